@@ -1,0 +1,85 @@
+"""The daemon's composition root: the one module that knows every room.
+
+It takes the lock, opens the log, ends what an earlier daemon left, reads the sessions back, then listens.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from acpmux.agents import profiles
+from acpmux.errors import AcpmuxError, OwnFault
+from acpmux.hub.hub import Hub, Parts
+from acpmux.hub.launch import Surroundings
+from acpmux.paths import Paths
+from acpmux.runtime import configfile, logs, orphans
+from acpmux.runtime.clock import SystemClock
+from acpmux.runtime.launcher import UnixHostLauncher
+from acpmux.runtime.tasks import Tasks
+from acpmux.server.unix import UnixServer
+from acpmux.store.log import SqliteLog
+
+log = logging.getLogger("acpmux.daemon")
+
+
+def run() -> int:
+    """Runs the daemon in the foreground until a signal or `_acpmux/shutdown` ends it. Returns the exit code."""
+    paths = Paths.find(os.environ)
+    try:
+        paths.prepare()
+        config = configfile.load(paths.config_file)
+        lock = paths.acquire_lock()
+    except AcpmuxError as error:
+        print(f"acpmux: {error.message}", file=sys.stderr)
+        return error.exit_code
+    if lock is None:
+        print(f"acpmux: another daemon runs for {paths.home}; see: acpmux daemon status", file=sys.stderr)
+        return 0
+    logs.set_up(paths.logs)
+    try:
+        return asyncio.run(_serve(paths, config))
+    except OwnFault as error:
+        log.error("ended code=%s error=%r", error.code, error.message)
+        print(f"acpmux: {error.message}", file=sys.stderr)
+        return error.exit_code
+    finally:
+        lock.release()
+
+
+async def _serve(paths: Paths, config: configfile.Config) -> int:
+    tasks = Tasks()
+    store = await SqliteLog.open(paths.db)
+    try:
+        launcher = UnixHostLauncher(paths, tasks)
+        for left in await orphans.end_orphans(paths, tasks):
+            log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
+        hub = Hub(
+            Parts(
+                config,
+                store,
+                SystemClock(),
+                launcher,
+                tasks.spawn,
+                Surroundings(dict(os.environ), str(paths.socket)),
+                profiles.profiles(),
+                profiles.find,
+                lambda profile: profiles.installed(profile, os.environ.get("PATH", os.defpath)),
+            )
+        )
+        await hub.recover()
+        tasks.spawn("deadlines", hub.deadlines.run())
+        done = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, done.set)
+        server = UnixServer(hub, paths, tasks, done.set)
+        await server.start()
+        log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))
+        await done.wait()
+        await server.close()
+    finally:
+        await tasks.close()
+        await store.close()
+    log.info("ended pid=%d", os.getpid())
+    return 0

@@ -1,0 +1,194 @@
+"""How each effect of a session is done in the world; what comes of it returns as an event."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acpmux.errors import AcpmuxError, Internal
+from acpmux.hub.deadlines import Deadlines
+from acpmux.hub.harness import CENSUS_BUDGET_S, Harness
+from acpmux.hub.transcript import with_transcript
+from acpmux.hub.wake import WakePlan, bring_up
+from acpmux.model.ids import HostSeq
+from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
+from acpmux.rules import messages as m
+
+if TYPE_CHECKING:
+    from acpmux.hub.actor import Actor
+
+WAKE_RETRY_S = 1.0  # a lock or a writer of the last incarnation is gone after a second, by what agents were seen to do
+REFUSAL_LOG_S = 600.0  # one line a session in ten minutes says enough
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What all sessions share."""
+
+    clock: Clock
+    log: EventLog
+    launcher: HostLauncher
+    spawn: Spawn
+    deadlines: Deadlines
+    wakes: asyncio.Semaphore
+    plan: Callable[["Actor"], WakePlan]
+    purged: Callable[["Actor"], None]
+
+
+class Effects:
+    """The hands of one actor, and its harness while there is one."""
+
+    def __init__(self, actor: "Actor", engine: Engine) -> None:
+        self._actor = actor
+        self._engine = engine
+        self._acked = HostSeq(0)
+        self._wake: asyncio.Task[Any] | None = None
+        self._refusal_logged_at: float | None = None
+        self.incarnation = 0
+        self.harness: Harness | None = None
+
+    def stored(self, host_seq: int) -> None:
+        """Lets the host drop what is in the log now."""
+        if self.harness is not None and host_seq > self._acked:
+            self._acked = HostSeq(host_seq)
+            self.harness.link.ack(self._acked)
+
+    async def census(self) -> dict[str, Any] | None:
+        """The header of the host's census, None while no harness runs."""
+        if self.harness is None or self._actor.session.live.pid is None:
+            return None
+        return dict(await self.harness.link.request("census", CENSUS_BUDGET_S))
+
+    def perform(self, effect: m.Effect) -> None:
+        """Does one effect, in the order decided; what takes time goes on in a task of its own."""
+        session_id, engine = self._actor.session_id, self._engine
+        match effect:
+            case m.Wake():
+                self.incarnation += 1
+                self._wake = self._start("wake", self._wake_up(self.incarnation))
+            case m.Retire(after, grace_s):
+                self._start("retire", self._retire(after, grace_s))
+            case m.EndHost(all_):
+                self._start("end", self._end(all_))
+            case m.Arm(at, epoch):
+                engine.deadlines.arm(session_id, at, epoch)
+            case m.Disarm():
+                engine.deadlines.disarm(session_id)
+            case m.LogRefusal(reason, blockers):
+                self._log_refusal(reason, blockers)
+            case m.Purge():
+                self._start("purge", self._purge())
+            case m.SendPrompt(prompt, True):
+                self._start("rehydrate", self._send_with_transcript(prompt.prompt_id, prompt.blocks))
+            case _:
+                self._say(effect)
+
+    def _say(self, effect: m.Effect) -> None:
+        """One line to the harness. When it is gone, its HarnessExited is in the mailbox already and tells it all."""
+        harness = self.harness
+        if harness is None:
+            return
+        try:
+            match effect:
+                case m.SendPrompt(prompt):
+                    harness.send_prompt(prompt.prompt_id, prompt.blocks)
+                case m.SendCancel():
+                    harness.send_cancel()
+                case m.SendRequest(token, method, params):
+                    harness.send_request(token, method, params)
+                case m.SendNotification(method, params):
+                    harness.send_notification(method, params)
+                case m.AnswerHarness():
+                    harness.answer(effect)
+                case m.RetireCancel():
+                    harness.link.retire_cancel()
+                case _:
+                    raise AssertionError(f"no hand for {type(effect).__name__}")
+        except AcpmuxError as error:
+            log.info("not sent session=%s effect=%s error=%s", self._actor.session_id, type(effect).__name__, error.code)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+        return self._engine.spawn(f"{name}:{self._actor.session_id}", work)
+
+    def _tell(self, event: m.Event, incarnation: int) -> None:
+        self._actor.tell(event, incarnation=incarnation)
+
+    # ------------------------------------------------------------ up
+
+    async def _wake_up(self, incarnation: int) -> None:
+        """Two tries; both failed, the session sleeps again with the reason. An error of ours ends here too, as a failed wake."""
+        try:
+            async with self._engine.wakes:
+                await self._try(incarnation)
+        except AcpmuxError as error:
+            log.warning("wake failed session=%s code=%s", self._actor.session_id, error.code)
+            self._tell(m.WakeFailed(error.code, error.message), incarnation)
+        except Exception as error:  # the door of an effect: a fault of ours must not leave a session WAKING for ever
+            log.exception("wake broke session=%s", self._actor.session_id)
+            self._tell(m.WakeFailed(Internal.code, f"acpmux failed to start the agent: {error!r}"), incarnation)
+
+    async def _try(self, incarnation: int) -> None:
+        try:
+            await self._bring_up(incarnation)
+        except AcpmuxError as error:
+            if error.detail == "spawn":
+                raise  # a program that is missing stays missing
+            log.info("wake tried again session=%s code=%s", self._actor.session_id, error.code)
+            await self._engine.clock.sleep(WAKE_RETRY_S)
+            await self._bring_up(incarnation)
+
+    async def _bring_up(self, incarnation: int) -> None:
+        harness = Harness(lambda event: self._tell(event, incarnation))
+        self.harness, self._acked = harness, HostSeq(0)
+        try:
+            await bring_up(harness, self._engine.plan(self._actor), self._engine.launcher, self._engine.clock)
+        except BaseException:
+            self.harness = None
+            raise
+        log.info("woke session=%s pid=%s", self._actor.session_id, harness.link.leader.pid)
+
+    async def _send_with_transcript(self, prompt_id: Any, blocks: bytes) -> None:
+        told = await with_transcript(self._engine.log, self._actor.session_id, prompt_id, blocks)
+        if self.harness is not None:
+            self.harness.send_prompt(prompt_id, told)
+
+    # ------------------------------------------------------------ down
+
+    async def _retire(self, after: HostSeq, grace_s: float) -> None:
+        incarnation, harness = self.incarnation, self.harness
+        if harness is None:
+            self._tell(m.HarnessExited(None, None, "", lost=True), incarnation)
+            return
+        event = await harness.retire(after, grace_s)
+        if isinstance(event, m.Retired):
+            self.harness = None
+            log.info("hibernated session=%s ended=%d took_ms=%d", self._actor.session_id, len(event.ended), event.took_ms)
+        self._tell(event, incarnation)
+
+    async def _end(self, all_: bool) -> None:
+        incarnation = self.incarnation
+        if self._wake is not None and not self._wake.done():
+            self._wake.cancel()
+            await asyncio.wait({self._wake})
+        harness, event = self.harness, m.HostEnded((), ())
+        if harness is not None:
+            event = await harness.end(all_)
+        if isinstance(event, m.HostEnded):
+            self.harness = None
+        self._tell(event, incarnation)
+
+    async def _purge(self) -> None:
+        await self._engine.log.purge(self._actor.session_id)
+        self._engine.deadlines.disarm(self._actor.session_id)
+        self._engine.purged(self._actor)
+
+    def _log_refusal(self, reason: str, blockers: tuple[tuple[int, str], ...]) -> None:
+        now = self._engine.clock.now()
+        if self._refusal_logged_at is not None and now < self._refusal_logged_at + REFUSAL_LOG_S:
+            return
+        self._refusal_logged_at = now
+        who = " ".join(f"pid={pid} command={command!r}" for pid, command in blockers[:3])
+        log.info("stays awake session=%s reason=%r %s", self._actor.session_id, reason, who)

@@ -1,0 +1,299 @@
+"""One incarnation of a harness: what it says becomes events, what the session asks becomes lines.
+
+Its one rule: every line of the harness becomes exactly one event after the wake, so that a retirement can name
+the last line that was stored. Read next: `hub/wake.py`, how it is brought up.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acpmux.errors import AcpmuxError, HarnessError, LaunchFailed
+from acpmux.model.ids import AgentSessionId, HostSeq, PromptId
+from acpmux.model.process import Blocker
+from acpmux.ports import HostLink
+from acpmux.rules import messages as m
+from acpmux.wire import acp, jsonrpc
+
+RETIRE_BUDGET_S = 30.0  # grace (5 s) and what the host's own steps take; a host that is silent for longer is lost
+END_BUDGET_S = 15.0  # 300 ms, KILL and the reaping; also waits out a retirement
+CENSUS_BUDGET_S = 5.0  # the host's own limit is 3 s over all tries
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    prompt_id: PromptId
+
+
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    token: int
+    setting: tuple[tuple[str, object], ...] | None
+
+
+_Pending = _Turn | _Forwarded | asyncio.Future[jsonrpc.Response]
+
+
+class Harness:
+    """The daemon's half of one running harness. `post` takes its events in the order of its lines."""
+
+    def __init__(self, post: Callable[[m.Event], None]) -> None:
+        self._post = post
+        self._link: HostLink | None = None
+        self._pending: dict[bytes, _Pending] = {}
+        self._last_id = 0
+        self._awake = False
+        self._gone: AcpmuxError | None = None
+        self.early: list[m.Said] = []
+        self.replaying = False
+        self.host_seq = HostSeq(0)
+        self.agent_session_id = AgentSessionId("")
+        self.mode_option: str | None = None
+
+    # ------------------------------------------------------------ the link
+
+    @property
+    def link(self) -> HostLink:
+        if self._link is None:
+            raise LaunchFailed("the agent has not been started")
+        return self._link
+
+    def linked(self, link: HostLink) -> None:
+        self._link = link
+
+    def opened(self, woke: m.Woke, lasting: frozenset[str]) -> None:
+        """The wake is over: Woke is posted, then what was said meanwhile and still holds, then all that follows."""
+        early, self.early = self.early, []
+        self._awake = True
+        self._post(woke)
+        for said in early:
+            if not isinstance(said, m.Update) or said.kind in lasting:
+                self._post(m.HarnessSaid(self.host_seq, said))
+
+    # ------------------------------------------------------------ HostEvents
+
+    def line(self, host_seq: HostSeq, data: bytes) -> None:
+        self.host_seq = host_seq
+        try:
+            message = jsonrpc.decode(data)
+        except jsonrpc.NotAMessage as error:
+            sample = data[:200].decode("utf-8", "replace")
+            self._say(m.Noise(str(error), sample))
+            return
+        match message:
+            case jsonrpc.Response():
+                self._answered(message)
+            case jsonrpc.Request():
+                self._say(_said_request(message))
+            case jsonrpc.Notification():
+                self._say(_said_notification(message))
+
+    def exited(self, header: Mapping[str, Any]) -> None:
+        event = m.HarnessExited(
+            header.get("code"),
+            header.get("signal"),
+            str(header.get("stderr") or "")[-4096:],
+            ended_of(header.get("ended")),
+            ended_of(header.get("left")),
+        )
+        self._down(event, LaunchFailed(_exit_text(event)))
+
+    def lost(self, reason: str) -> None:
+        self._down(m.HarnessExited(None, None, reason, lost=True), LaunchFailed(f"the agent's host was lost: {reason}"))
+
+    def _down(self, event: m.HarnessExited, error: AcpmuxError) -> None:
+        if self._gone is not None:
+            return
+        self._gone = error
+        for pending in self._pending.values():
+            if isinstance(pending, asyncio.Future) and not pending.done():
+                pending.set_exception(error)
+        self._pending.clear()
+        if self._awake:
+            self._post(event)
+
+    # ------------------------------------------------------------ what it says
+
+    def _say(self, said: m.Said) -> None:
+        if self._awake:
+            self._post(m.HarnessSaid(self.host_seq, said))
+        elif not self.replaying:
+            self.early.append(said)
+
+    def _answered(self, response: jsonrpc.Response) -> None:
+        pending = self._pending.pop(response.id, None)
+        match pending:
+            case None:
+                self._say(m.Noise("an answer to a question nobody asked", response.id[:100].decode("utf-8", "replace")))
+            case _Turn(prompt_id):
+                self._post(_turn_over(self.host_seq, prompt_id, response))
+            case _Forwarded(token, setting):
+                self._post(m.RequestAnswered(self.host_seq, token, response.ok, response.payload, setting))
+            case _:
+                if not pending.done():
+                    pending.set_result(response)
+
+    # ------------------------------------------------------------ what it is told
+
+    def _write(self, method: str, params: bytes, pending: _Pending) -> None:
+        if self._gone is not None:
+            raise self._gone
+        self._last_id += 1
+        request_id = str(self._last_id).encode()
+        self._pending[request_id] = pending
+        self.link.send(jsonrpc.encode_request(self._last_id, method, params))
+
+    async def call(self, method: str, params: bytes) -> jsonrpc.Response:
+        """One request and its answer, for the wake. Raises: LaunchFailed when the harness goes meanwhile."""
+        future: asyncio.Future[jsonrpc.Response] = asyncio.get_running_loop().create_future()
+        self._write(method, params, future)
+        return await future
+
+    def send_prompt(self, prompt_id: PromptId, blocks: bytes) -> None:
+        self._write("session/prompt", acp.prompt_params(self.agent_session_id, blocks), _Turn(prompt_id))
+
+    def send_cancel(self) -> None:
+        params = json.dumps({"sessionId": self.agent_session_id}).encode()
+        self.link.send(jsonrpc.encode_notification("session/cancel", params))
+
+    def send_request(self, token: int, method: str, params: bytes) -> None:
+        setting = self._setting(method, params)
+        self._write(method, acp.replace_session_id(params, self.agent_session_id), _Forwarded(token, setting))
+
+    def send_notification(self, method: str, params: bytes) -> None:
+        self.link.send(jsonrpc.encode_notification(method, acp.replace_session_id(params, self.agent_session_id)))
+
+    def answer(self, effect: m.AnswerHarness) -> None:
+        if self._gone is not None:
+            return
+        if effect.result is not None:
+            self.link.send(jsonrpc.encode_result(effect.request_id, effect.result))
+        else:
+            self.link.send(jsonrpc.encode_error(effect.request_id, effect.error_code, effect.error_message))
+
+    def _setting(self, method: str, params: bytes) -> tuple[tuple[str, object], ...] | None:
+        """What a set_mode or set_config_option sets, when it is one that a wake can set again."""
+        if method not in ("session/set_mode", "session/set_config_option"):
+            return None
+        told = json.loads(params)
+        if method == "session/set_mode" and isinstance(told.get("modeId"), str):
+            return (("modeId", told["modeId"]),)
+        if isinstance(told.get("configId"), str) and "value" in told:
+            mode = (("modeId", told["value"]),) if told["configId"] == self.mode_option else ()
+            return (("configId", told["configId"]), ("value", told["value"]), *mode)
+        return None
+
+    # ------------------------------------------------------------ its end
+
+    async def retire(self, after: HostSeq, grace_s: float) -> m.Event:
+        """Retired, RetireRefused, or HarnessExited when the host went instead of answering."""
+        try:
+            header = await self.link.request(
+                "retire", RETIRE_BUDGET_S + grace_s, after=after, grace_ms=round(grace_s * 1000), park=False
+            )
+        except AcpmuxError as error:
+            return m.HarnessExited(None, None, error.message, lost=True)
+        if header["t"] == "refused":
+            return m.RetireRefused(
+                str(header.get("kind")), str(header.get("reason")), bool(header.get("retry")), blockers_of(header)
+            )
+        await self.link.close()
+        return m.Retired(
+            ended_of(header.get("ended")),
+            ended_of(header.get("left")),
+            int(header.get("freed_bytes") or 0),
+            int(header.get("took_ms") or 0),
+        )
+
+    async def end(self, all_: bool) -> m.Event:
+        """Row 6: HostEnded, or HostSurvived when the host neither answers nor goes."""
+        self._awake = False
+        try:
+            header = await self.link.request("end", END_BUDGET_S, all=all_)
+        except AcpmuxError as error:
+            if self._gone is not None:
+                return m.HostEnded((), ())
+            return m.HostSurvived(f"the agent's host did not end it: {error.message}")
+        await self.link.close()
+        return m.HostEnded(ended_of(header.get("ended")), ended_of(header.get("left")))
+
+    async def abandon(self) -> None:
+        """Ends what a failed start has left, and waits until it is gone."""
+        if self._link is not None and self._gone is None:
+            await self.end(False)
+        elif self._link is not None:
+            await self._link.close()
+
+
+def ended_of(rows: Any) -> tuple[m.Ended, ...]:
+    return tuple(m.Ended(int(row[0]), str(row[2]), str(row[3])) for row in rows or ())
+
+
+def blockers_of(header: Mapping[str, Any]) -> tuple[Blocker, ...]:
+    return tuple(Blocker(int(b[0]), int(b[1]), str(b[2]), str(b[3])) for b in header.get("blockers") or ())
+
+
+def _said_request(message: jsonrpc.Request) -> m.Said:
+    if message.method == "session/request_permission":
+        facts = acp.parse_permission(message.params)
+        return m.PermissionRequest(message.id, message.params, facts.title, facts.tool_kind, facts.options)
+    return m.OtherRequest(message.id, message.method, message.params)
+
+
+def _said_notification(message: jsonrpc.Notification) -> m.Said:
+    if message.method == "session/update":
+        return m.Update(acp.parse_update(message.params).kind, message.params)
+    if message.method == "$/cancel_request":
+        try:
+            withdrawn = json.dumps(json.loads(message.params)["requestId"], separators=(",", ":")).encode()
+        except (ValueError, KeyError, TypeError):
+            withdrawn = None
+        return m.OtherNotification(message.method, message.params, withdrawn)
+    return m.OtherNotification(message.method, message.params)
+
+
+def _turn_over(host_seq: HostSeq, prompt_id: PromptId, response: jsonrpc.Response) -> m.Event:
+    told = _object(response.payload)
+    if response.ok:
+        reason = told.get("stopReason")
+        return m.TurnEnded(host_seq, prompt_id, reason if isinstance(reason, str) else "end_turn", response.payload)
+    code = told.get("code")
+    return m.TurnFailed(
+        host_seq, prompt_id, code if isinstance(code, int) else -32603, error_text(response), response.payload
+    )
+
+
+def error_text(response: jsonrpc.Response) -> str:
+    """The message of an error answer, with the detail agents put into its data, bounded."""
+    told = _object(response.payload)
+    text = str(told.get("message") or "the agent answered with an error")
+    data = told.get("data")
+    detail = data.get("details") or data.get("message") if isinstance(data, dict) else data  # pyright: ignore
+    return (f"{text}: {detail}" if isinstance(detail, str) and detail != text else text)[:1000]
+
+
+def require(response: jsonrpc.Response, doing: str) -> bytes:
+    """The result. Raises: HarnessError naming what was being done."""
+    if response.ok:
+        return response.payload
+    code = _object(response.payload).get("code")
+    if code == -32000:
+        raise HarnessError(f"the agent wants you to sign in first ({error_text(response)}): start it once by itself and log in")
+    raise HarnessError(f"{doing}: {error_text(response)}", detail=str(code))
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _exit_text(event: m.HarnessExited) -> str:
+    how = f"by signal {event.signal}" if event.signal else f"with code {event.code}"
+    lines = event.stderr.strip().splitlines()
+    said = f"; it said: {' / '.join(lines[-3:])[:500]}" if lines else " and said nothing"
+    return f"the agent exited at its start {how}{said}. Try its command by itself, then: acpmux wake NAME"

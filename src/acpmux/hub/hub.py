@@ -1,0 +1,294 @@
+"""Every session of this daemon: made, found, read back at a start, and let go at a shutdown."""
+
+import asyncio
+import difflib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acpmux.errors import AcpmuxError, ConfigFault, NameTaken, NoSuchSession, UnknownAgent, UsageFault
+from acpmux.hub.actor import Actor
+from acpmux.hub.deadlines import Deadlines
+from acpmux.hub.effects import Effects, Engine
+from acpmux.hub.launch import Surroundings, effective_servers, launch_spec, new_nonce
+from acpmux.hub.wake import WakePlan
+from acpmux.model.config import AgentConfig, Config, Profile
+from acpmux.model.ids import Seq, SessionId
+from acpmux.model.record import Kind, Record, Stored
+from acpmux.model.session import Checkpoint, Live, McpServer, Policy, Prompt, Session, State
+from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
+from acpmux.rules import messages as m
+
+WAKES_AT_ONCE = 4  # a harness's start takes one core for a second; more at once only make all of them late
+NAME_LIMIT = 64
+
+FindProfile = Callable[[str], Profile]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """What a client asks of a new session; None leaves it to the config."""
+
+    agent: str | None
+    name: str | None
+    cwd: str
+    policy: Policy | None
+    idle_after_s: float | None
+    pinned: bool
+    servers: tuple[McpServer, ...]
+    prompt: Prompt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The real parts or doubles a hub is built from."""
+
+    config: Config
+    log: EventLog
+    clock: Clock
+    launcher: HostLauncher
+    spawn: Spawn
+    around: Surroundings
+    profiles: Mapping[str, Profile]
+    find_profile: FindProfile
+    installed: Callable[[Profile], str | None]
+
+
+class Hub:
+    """All sessions. Raises what its methods name; everything else of a session goes through its actor."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.config = parts.config
+        self.log = parts.log
+        self.clock = parts.clock
+        self.started_at_ms = parts.clock.wall_ms()
+        self._parts = parts
+        self._actors: dict[SessionId, Actor] = {}
+        self.deadlines = Deadlines(parts.clock, parts.spawn, self._due)
+        self._engine = Engine(
+            parts.clock,
+            parts.log,
+            parts.launcher,
+            parts.spawn,
+            self.deadlines,
+            asyncio.Semaphore(WAKES_AT_ONCE),
+            self._plan,
+            lambda actor: self._forget(actor),
+        )
+
+    # ------------------------------------------------------------ find
+
+    def actors(self) -> list[Actor]:
+        return list(self._actors.values())
+
+    def find(self, ref: str) -> Actor:
+        """The session with this id or name. Raises: NoSuchSession, with near names."""
+        actor = self._actors.get(SessionId(ref))
+        if actor is not None:
+            return actor
+        named = [a for a in self._actors.values() if a.session.checkpoint.name == ref]
+        if named:
+            return next((a for a in named if a.session.state is not State.CLOSED), named[0])
+        near = difflib.get_close_matches(ref, [a.session.checkpoint.name for a in self._actors.values()], 3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise NoSuchSession(f"no session is called {ref[:80]!r}.{hint} See: acpmux ls")
+
+    def check_name(self, name: str) -> None:
+        """Raises: UsageFault for a name that can't be one, NameTaken when an open session has it."""
+        if not name or len(name) > NAME_LIMIT or not all(c.isalnum() or c in "._-" for c in name) or name[0] in "-.":
+            raise UsageFault(f"{name[:80]!r} can't be a session's name: up to {NAME_LIMIT} letters, digits, '.', '_' and '-'")
+        for actor in self._actors.values():
+            if actor.session.checkpoint.name == name:
+                raise NameTaken(f"a session is already called {name!r}; see: acpmux ls")
+
+    # ------------------------------------------------------------ agents
+
+    def agents(self) -> list[dict[str, Any]]:
+        """Every agent a session can be made with, whether its program is installed, and how to install it."""
+        rows: list[dict[str, Any]] = []
+        names = dict.fromkeys([*(a.name for a in self.config.agents), *self._parts.profiles])
+        for name in names:
+            profile, agent = self._agent(name)
+            program = self._parts.installed(profile)
+            rows.append(
+                {
+                    "name": name,
+                    "title": profile.title,
+                    "installed": program is not None,
+                    "program": program,
+                    "command": list(profile.command),
+                    "install": profile.install or None,
+                    "homepage": profile.homepage or None,
+                    "source": "config" if agent else "built in",
+                }
+            )
+        return rows
+
+    def _agent(self, name: str) -> tuple[Profile, AgentConfig | None]:
+        """The profile and the user's settings of an agent, the user's command in the profile. Raises: UnknownAgent."""
+        agent = next((a for a in self.config.agents if a.name == name), None)
+        try:
+            profile = self._parts.find_profile((agent.profile if agent else None) or name)
+        except UnknownAgent:
+            if agent is None or not agent.command:
+                raise
+            profile = Profile(name, name, agent.command)
+        agent = agent or next((a for a in self.config.agents if a.name == profile.name), None)
+        if agent is not None and agent.command:
+            import dataclasses
+
+            profile = dataclasses.replace(profile, command=agent.command)
+        return profile, agent
+
+    def _default_agent(self) -> str:
+        if self.config.default_agent is not None:
+            return self.config.default_agent
+        there = [row["name"] for row in self.agents() if row["installed"] and row["name"] != "demo"]
+        if len(there) == 1:
+            return there[0]
+        found = f"these are installed: {', '.join(there)}" if there else "none is installed yet"
+        raise UsageFault(f"which agent? Say it with -a NAME or set default_agent in config.toml; {found}. See: acpmux agents")
+
+    # ------------------------------------------------------------ make
+
+    async def create(self, new: NewSession) -> Actor:
+        """A new session with its harness started.
+
+        Raises: HarnessFault when it doesn't start: without a prompt no session is kept, with one it is kept, asleep, and the
+        error names it.
+        """
+        name = new.agent or self._default_agent()
+        profile, agent = self._agent(name)
+        if new.name is not None:
+            self.check_name(new.name)
+        actor = self._add(Session(self._checkpoint(new, profile, agent), self._live(agent)), Seq(0))
+        await self._write_created(actor)
+        try:
+            if new.prompt is None:
+                await actor.ask(m.WakeAsked)
+            else:
+                prompt = new.prompt
+                waiting = self._parts.spawn("first-prompt", self._quietly(actor, prompt))
+                await actor.ask(m.WakeAsked)
+                del waiting
+        except AcpmuxError as error:
+            if new.prompt is None:
+                await actor.ask(lambda token: m.StopAsked(token, purge=True))
+            else:
+                error.session_id = actor.session_id
+            raise
+        return actor
+
+    async def _quietly(self, actor: Actor, prompt: Prompt) -> None:
+        """The first prompt's outcome is in the log; a client that wants it asks again by its id."""
+        try:
+            await actor.ask(lambda token: m.PromptAsked(token, prompt))
+        except AcpmuxError:
+            return
+
+    def _checkpoint(self, new: NewSession, profile: Profile, agent: AgentConfig | None) -> Checkpoint:
+        now_ms = self.clock.wall_ms()
+        return Checkpoint(
+            session_id=SessionId("s" + secrets.token_hex(6)),
+            name=new.name or self._free_name(new.agent or profile.name),
+            agent=new.agent or profile.name,
+            cwd=new.cwd,
+            created_at_ms=now_ms,
+            last_active_at_ms=now_ms,
+            policy=new.policy or Policy.ASK,
+            idle_after_s=new.idle_after_s,
+            pinned=new.pinned,
+            command=profile.command,
+            servers=effective_servers(self.config, agent, new.servers),
+            nonce=new_nonce(),
+        )
+
+    def _free_name(self, stem: str) -> str:
+        taken = {a.session.checkpoint.name for a in self._actors.values()}
+        number = 1
+        while f"{stem}-{number}" in taken:
+            number += 1
+        return f"{stem}-{number}"
+
+    async def _write_created(self, actor: Actor) -> None:
+        checkpoint = actor.session.checkpoint
+        import json
+
+        told = {
+            "name": checkpoint.name,
+            "agent": checkpoint.agent,
+            "cwd": checkpoint.cwd,
+            "policy": checkpoint.policy.value,
+        }
+        record = Record(Kind.CREATED, json.dumps(told).encode(), "new", checkpoint.created_at_ms)
+        await self.log.commit(actor.session_id, [Stored(Seq(1), record)], checkpoint)
+        actor.seq = Seq(1)
+
+    def _live(self, agent: AgentConfig | None) -> Live:
+        idle = self.config.idle
+        after = idle.after_s
+        if agent is not None and agent.pinned:
+            after = None
+        elif agent is not None and agent.idle_after_s is not None:
+            after = agent.idle_after_s
+        return Live(idle_after_s=after, attached_hold_s=idle.attached_s, grace_s=idle.grace_s)
+
+    def _add(self, session: Session, seq: Seq) -> Actor:
+        actor = Actor(session, seq, self.log, self.clock, lambda actor: Effects(actor, self._engine))
+        self._actors[actor.session_id] = actor
+        self._parts.spawn(f"actor:{actor.session_id}", actor.run())
+        return actor
+
+    def _plan(self, actor: Actor) -> WakePlan:
+        checkpoint = actor.session.checkpoint
+        profile, agent = self._agent(checkpoint.agent)
+        spec = launch_spec(checkpoint, profile, agent, self._parts.around)
+        return WakePlan(checkpoint, profile, spec, self.config.start)
+
+    def _due(self, session_id: SessionId, epoch: int) -> None:
+        actor = self._actors.get(session_id)
+        if actor is not None:
+            actor.tell(m.IdleDue(epoch))
+
+    def _forget(self, actor: Actor) -> None:
+        self._actors.pop(actor.session_id, None)
+
+    # ------------------------------------------------------------ begin and end
+
+    async def recover(self) -> None:
+        """Reads every stored session. Nothing is woken; what a dead daemon left in mid-turn is written as outcome unknown."""
+        for checkpoint, seq in await self.log.checkpoints():
+            agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)
+            actor = self._add(Session(checkpoint, self._live(agent)), seq)
+            if checkpoint.state not in (State.HIBERNATED, State.CLOSED, State.PARKED) or checkpoint.turn is not None:
+                actor.tell(m.Recovered())
+
+    async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
+        """Lets every harness go: by a retirement, or with `end_agents` by row 6. Returns what stays, with who is in the way."""
+        awake = [a for a in self._actors.values() if a.session.live.pid is not None or a.session.state is State.WAKING]
+        left: list[dict[str, Any]] = []
+        for actor, answer in zip(
+            awake,
+            await asyncio.gather(*(self._let_go(actor, end_agents, all_) for actor in awake), return_exceptions=True),
+            strict=True,
+        ):
+            if isinstance(answer, AcpmuxError):
+                row = {"sessionId": actor.session_id, "name": actor.session.checkpoint.name, "reason": answer.message}
+                left.append(row | {"blockers": answer.blockers})
+            elif isinstance(answer, BaseException):
+                raise answer
+        return left
+
+    async def _let_go(self, actor: Actor, end_agents: bool, all_: bool) -> None:
+        if end_agents:
+            await actor.ask(lambda token: m.StopAsked(token, all=all_))
+        else:
+            await actor.ask(m.SleepAsked)
+
+
+def folder(path: str) -> str:
+    """The folder of a new session. Raises: ConfigFault when it is not an absolute path."""
+    if not path.startswith("/"):
+        raise ConfigFault(f"the session's folder must be an absolute path, not {path[:200]!r}")
+    return path

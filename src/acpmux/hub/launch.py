@@ -1,0 +1,70 @@
+"""What a session's harness is started with: always the same command, arguments, folder and servers, in the same order."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acpmux.model.config import AgentConfig, Config, Profile
+from acpmux.model.ids import HostId
+from acpmux.model.process import CoreRule, Server
+from acpmux.model.session import Checkpoint, McpServer
+from acpmux.ports import LaunchSpec
+
+MARKER = "ACPMUX_MCP"  # in a server's environment; its value is the session's nonce and the server's name
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the daemon gives every harness: its own environment and where it listens."""
+
+    env: Mapping[str, str]
+    socket: str
+
+
+def new_nonce() -> str:
+    return secrets.token_hex(8)
+
+
+def marker(nonce: str, server_name: str) -> str:
+    return f"{nonce}:{server_name}"
+
+
+def marked(servers: tuple[McpServer, ...], nonce: str) -> tuple[McpServer, ...]:
+    """The servers as they are handed to the harness, each with the session's marker in its environment."""
+    return tuple(
+        McpServer(s.name, s.command, s.args, (*(e for e in s.env if e[0] != MARKER), (MARKER, marker(nonce, s.name))))
+        for s in servers
+    )
+
+
+def effective_servers(config: Config, agent: AgentConfig | None, given: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
+    """The servers of one session in order: global, the agent's, the request's; of one name the last definition holds."""
+    by_name: dict[str, McpServer] = {}
+    for server in (*config.mcp_servers, *(agent.mcp_servers if agent else ()), *given):
+        by_name[server.name] = server
+    return tuple(by_name.values())
+
+
+def launch_spec(
+    checkpoint: Checkpoint, profile: Profile, agent: AgentConfig | None, around: Surroundings
+) -> LaunchSpec:
+    """Everything a host needs. The environment is the daemon's own, the profile's and the agent's, in that order."""
+    host_id = HostId("h" + secrets.token_hex(6))
+    env = {key: value for key, value in around.env.items() if key not in profile.unset}
+    env |= dict(profile.env)
+    env |= dict(agent.env) if agent else {}
+    env |= {"ACPMUX_SOCKET": around.socket, "ACPMUX_HOST": host_id, "ACPMUX_SESSION_ID": checkpoint.session_id}
+    own_core = tuple(CoreRule(program) for program in (agent.core if agent else ()))
+    return LaunchSpec(
+        host_id=host_id,
+        session_id=checkpoint.session_id,
+        command=checkpoint.command,
+        cwd=checkpoint.cwd,
+        env=env,
+        anatomy=(*profile.anatomy, *own_core),
+        servers=tuple(
+            Server(s.name, s.command, s.args, marker(checkpoint.nonce, s.name), "acp") for s in checkpoint.servers
+        ),
+        marker_required=profile.marker_required,
+        retire_signal=profile.retire_signal,
+    )

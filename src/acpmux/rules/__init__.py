@@ -1,0 +1,1 @@
+"""Decisions: pure functions of nouns and a given `now`."""

@@ -1,0 +1,1 @@
+"""Bytes to messages and back, without I/O. No decision is made here."""

@@ -1,0 +1,92 @@
+"""The frames between a daemon and an agent host: eight bytes of lengths, a JSON header, a raw body.
+
+Standard library only (the host imports it). A body is a harness's line, byte for byte. Version 1 of the protocol:
+
+daemon to host, each header's `t`:
+
+- `hello` {token, versions: [low, high], after}: first frame; a wrong token ends the link. Output after host seq `after` follows.
+- `in` + body: one line for the harness, without its newline.
+- `ack` {n}: output up to host seq n is stored; drop it.
+- `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
+- `settle` {id, quiet_ms, budget_ms} -> `settled` {id, seen, missing, waited_ms}: wait until each marked server is seen and
+  its subtree has not changed for quiet_ms.
+- `retire` {id, after, grace_ms, park} -> `retired` {id, ended, left, freed_bytes, took_ms} or
+  `refused` {id, kind, reason, retry, blockers}.
+- `retire_cancel` {}: the session is used again; before the first signal it cancels, after it the grace is cut to 300 ms.
+- `end` {id, all} -> `ended` {id, ended, left}: row 6 of SPEC section 6, no census.
+- `census` {id} -> `census` {id, whole, unknown, blockers, processes}.
+- `bye` {}: the host may exit, all is told.
+
+host to daemon besides those answers:
+
+- `welcome` {version, host_pid, pid, start, problems, timed_out, state, outcome}: the answer to `hello`.
+  `state` is running, retiring, retired, ended or exited; `outcome` is the header of the answer that tells of it.
+- `out` {n} + body: one line of the harness. `n` has no gaps.
+- `exited` {code, signal, n, ended, left, stderr}: the harness exited on its own; n is its last line.
+  Sent only after every `out`.
+
+`ended` and `left` are lists of [pid, start, command, how]; `how` is term, kill, gone or left. `blockers` are [pid, start, command, why].
+Refusal kinds: output, unwritten, cancelled, unstopped, held, unknown, busy.
+A process of `census` is {pid, ppid, pgid, argv, verdict, server, rssBytes, startedAtMs}, argv as text.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+VERSION = 1
+MAX_HEADER_BYTES = 8 * 1024 * 1024  # a census of thousands of processes with long command lines
+MAX_BODY_BYTES = 64 * 1024 * 1024  # one line of a harness; the same figure bounds every line reader
+_LENGTHS = struct.Struct("!II")
+
+
+class FrameError(Exception):
+    """The other side of a host link sent what is no frame; the link cannot go on."""
+
+
+class Frame(NamedTuple):
+    """One frame: `kind` is the header's `t`."""
+
+    kind: str
+    header: dict[str, Any]
+    body: bytes = b""
+
+
+def encode(kind: str, body: bytes = b"", **header: Any) -> bytes:
+    """The bytes of one frame."""
+    head = json.dumps({"t": kind, **header}, separators=(",", ":")).encode()
+    return _LENGTHS.pack(len(head), len(body)) + head + body
+
+
+class FrameReader:
+    """Cuts bytes as they arrive into frames; any split of the input gives the same frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Every frame that `data` completes. Raises: FrameError for lengths over the limits or a bad header."""
+        self._buffer += data
+        while len(self._buffer) >= _LENGTHS.size:
+            head_size, body_size = _LENGTHS.unpack_from(self._buffer)
+            if head_size > MAX_HEADER_BYTES or body_size > MAX_BODY_BYTES:
+                raise FrameError(f"frame of {head_size}+{body_size} bytes is over the limit")
+            end = _LENGTHS.size + head_size + body_size
+            if len(self._buffer) < end:
+                return
+            head_end = _LENGTHS.size + head_size
+            frame = _parse(bytes(self._buffer[_LENGTHS.size : head_end]), bytes(self._buffer[head_end:end]))
+            del self._buffer[:end]
+            yield frame
+
+
+def _parse(head: bytes, body: bytes) -> Frame:
+    try:
+        header = json.loads(head)
+        kind = header.pop("t")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise FrameError(f"frame header is not an object with a kind: {error}") from None
+    if not isinstance(kind, str):
+        raise FrameError("frame kind is not a text")
+    return Frame(kind, header, body)
