@@ -53,7 +53,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
     store = await SqliteLog.open(paths.db)
     try:
         launcher = UnixHostLauncher(paths, tasks)
-        for left in await orphans.end_orphans(paths, tasks):
+        for left in await orphans.end_orphans(paths):
             log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
         hub = Hub(
             Parts(

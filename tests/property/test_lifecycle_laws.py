@@ -65,11 +65,12 @@ def check(d: Dialogue) -> None:
     checkpoint, live = d.session.checkpoint, d.session.live
     assert (checkpoint.turn is not None) == (checkpoint.state is State.RUNNING)
     if checkpoint.state in (State.HIBERNATED, State.CLOSED):
-        assert live.pid is None and checkpoint.asks == () and live.requests == ()
+        assert live.pid is None and checkpoint.asks == ()
+        assert live.requests == () or live.ending
     if live.armed_at is not None:
         assert checkpoint.state is State.READY
     if checkpoint.state is State.READY and live.armed_at is None:
-        assert live.ending or live.requests or live.want.value != "nothing"
+        assert live.ending or live.requests or checkpoint.asks or live.want.value != "nothing"
 
 
 @settings(max_examples=400, deadline=None)

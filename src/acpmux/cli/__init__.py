@@ -1,0 +1,1 @@
+"""For people and scripts. A command's module is imported only when it runs."""

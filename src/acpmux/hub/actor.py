@@ -15,7 +15,7 @@ from acpmux.hub.effects import Effects
 from acpmux.hub.feed import Bell
 from acpmux.model.ids import Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
-from acpmux.model.session import Session
+from acpmux.model.session import Prompt, Session
 from acpmux.ports import Clock, EventLog
 from acpmux.rules import lifecycle
 from acpmux.rules import messages as m
@@ -49,6 +49,7 @@ class Actor:
         self.purged = False
         self._mailbox: list[Posted] = []
         self._mail = asyncio.Event()
+        self._barriers: list[asyncio.Future[None]] = []
         self._causes = 0
         self._started_at: dict[str, Seq] = {}
         self.effects = effects(self)
@@ -77,6 +78,27 @@ class Actor:
         finally:
             self.answers.forget(token)
 
+    async def enqueue(self, prompt: Prompt) -> str:
+        """Stores a prompt and returns without waiting for its turn: "queued", "running", or "done" for an id that ran before.
+
+        Raises: StoreError; then it is not stored.
+        """
+        token, future = self.answers.open()
+        self.tell(m.PromptAsked(token, prompt))
+        stored = self._after_batch()
+        await asyncio.wait({future, stored}, return_when=asyncio.FIRST_COMPLETED)
+        if future.done():
+            future.result()
+            return "done"
+        self.answers.forget(token)
+        turn = self.session.checkpoint.turn
+        return "running" if turn is not None and turn.prompt.prompt_id == prompt.prompt_id else "queued"
+
+    def _after_batch(self) -> "asyncio.Future[None]":
+        """Resolved when everything in the mailbox now has been decided and stored."""
+        self._barriers.append(asyncio.get_running_loop().create_future())
+        return self._barriers[-1]
+
     async def run(self) -> None:
         """Drains the mailbox until the session is purged or the task is cancelled."""
         while not self.purged:
@@ -85,6 +107,10 @@ class Actor:
             while self._mailbox and not self.purged:
                 batch, self._mailbox = self._mailbox[:BATCH], self._mailbox[BATCH:]
                 await self._handle(batch)
+            for barrier in self._barriers:
+                if not barrier.done():
+                    barrier.set_result(None)
+            self._barriers.clear()
 
     # ------------------------------------------------------------ one batch
 

@@ -13,7 +13,6 @@ from acpmux.rules.waking import wake_or_queue
 
 S = State
 _ANY = frozenset(State)
-_OPEN = _ANY - {S.CLOSED}
 _UP = frozenset({S.WAKING, S.READY, S.RUNNING, S.HIBERNATING})
 
 # which event may come in which state; the diagram in the docs is made from this table
@@ -40,8 +39,8 @@ LEGAL: dict[type[Any], frozenset[State]] = {
     m.Retired: frozenset({S.HIBERNATING}),
     m.RetireRefused: frozenset({S.HIBERNATING}),
     m.HarnessExited: _UP,
-    m.HostEnded: _UP,
-    m.HostSurvived: _UP,
+    m.HostEnded: _ANY,  # a failed wake may have ended first
+    m.HostSurvived: _ANY,
     m.Recovered: _ANY,
 }
 

@@ -1,0 +1,85 @@
+"""`daemon run|start|status|shutdown|config`."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from acpmux.cli.output import json_option, megabytes, print_json
+from acpmux.client import connect
+from acpmux.errors import DaemonUnreachable
+from acpmux.paths import Paths
+
+ANSWER_BUDGET_S = 10.0  # the daemon answers from memory
+SHUTDOWN_BUDGET_S = 120.0  # every agent gets its grace, four at a time
+
+
+@click.group("daemon", epilog="Examples:\n\n\b\n  acpmux daemon status\n  acpmux daemon shutdown --end-agents")
+def daemon_command() -> None:
+    """Run, start, look at and end the daemon. It starts by itself with the first command."""
+
+
+@daemon_command.command("run", epilog="Examples:\n\n\b\n  acpmux daemon run      (Ctrl-C ends it)")
+@json_option
+def run_command(as_json: bool) -> None:
+    """Run it in the foreground."""
+    from acpmux.daemon import run
+
+    sys.exit(run())
+
+
+@daemon_command.command("start", epilog="Examples:\n\n\b\n  acpmux daemon start")
+@json_option
+def start_command(as_json: bool) -> None:
+    """Start it in the background, unless it runs."""
+    with connect() as connection:
+        told = connection.request("_acpmux/status", {}, ANSWER_BUDGET_S)
+    print_json(told) if as_json else click.echo(f"The daemon runs (pid {told['pid']}).")
+
+
+@daemon_command.command("status", epilog="Examples:\n\n\b\n  acpmux daemon status --json")
+@json_option
+def status_command(as_json: bool) -> None:
+    """Whether it runs, since when, with how many sessions and how much memory. Exit code 1 when it does not."""
+    try:
+        with connect(start=False) as connection:
+            told: dict[str, Any] = connection.request("_acpmux/status", {}, ANSWER_BUDGET_S)
+    except DaemonUnreachable as error:
+        if as_json:
+            raise
+        click.echo(f"No daemon runs: {error.message}")
+        sys.exit(1)
+    if as_json:
+        print_json(told)
+        return
+    by_status = ", ".join(f"{count} {status}" for status, count in told["sessions"]["byStatus"].items()) or "none"
+    click.echo(f"acpmux {told['version']}, pid {told['pid']}, since {told['startedAt']}, {megabytes(told['rssBytes'])}")
+    click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}")
+
+
+@daemon_command.command("shutdown", epilog="Examples:\n\n\b\n  acpmux daemon shutdown\n  acpmux daemon shutdown --end-agents")
+@click.option("--end-agents", is_flag=True, help="End every agent, also one with work under it.")
+@click.option("--all", "all_", is_flag=True, help="With --end-agents: work that left an agent's tree too.")
+@json_option
+def shutdown_command(end_agents: bool, all_: bool, as_json: bool) -> None:
+    """Put every session to sleep and end the daemon. Work that runs under one is in the way, and then nothing is ended."""
+    with connect(start=False) as connection:
+        told = connection.request("_acpmux/shutdown", {"endAgents": end_agents, "all": all_}, SHUTDOWN_BUDGET_S)
+    if as_json:
+        print_json(told)
+    elif not told["left"]:
+        click.echo("The daemon has ended.")
+    else:
+        for row in told["left"]:
+            click.echo(f"{row['name']}: {row['reason']}")
+        click.echo("The daemon runs on. End them too: acpmux daemon shutdown --end-agents")
+    sys.exit(1 if told["left"] else 0)
+
+
+@daemon_command.command("config", epilog="Examples:\n\n\b\n  acpmux daemon config\n  $EDITOR $(acpmux daemon config)")
+@json_option
+def config_command(as_json: bool) -> None:
+    """Print where config.toml is looked for. It is read when the daemon starts."""
+    path = str(Paths.find(os.environ).config_file)
+    print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)

@@ -1,0 +1,66 @@
+"""Finding the daemon, and starting it when there is none."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from acpmux.client.connection import Connection
+from acpmux.errors import DaemonUnreachable
+from acpmux.paths import Paths
+
+START_BUDGET_S = 20.0  # a cold Python, the store, and the end of what an earlier daemon left (up to 15 s)
+POLL_S = 0.02
+
+
+def socket_path(paths: Paths) -> str:
+    """Inside a harness `ACPMUX_SOCKET` names its daemon."""
+    return os.environ.get("ACPMUX_SOCKET") or str(paths.socket)
+
+
+def connect(start: bool = True) -> Connection:
+    """A connection to this user's daemon, started when there is none and `start` is true.
+
+    Raises: DaemonUnreachable, with the end of the daemon's own words when it did not come up.
+    """
+    paths = Paths.find(os.environ)
+    path = socket_path(paths)
+    try:
+        return Connection(path)
+    except DaemonUnreachable:
+        if not start or "ACPMUX_SOCKET" in os.environ:
+            raise DaemonUnreachable(f"no daemon answers on {path}. Start one: acpmux daemon start") from None
+    return _started(paths, path)
+
+
+def _started(paths: Paths, path: str) -> Connection:
+    """Two clients may do this at once: the daemon that loses the race for the lock goes, and both connect to the other."""
+    paths.prepare()
+    output = paths.logs / "daemon.out"
+    with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "acpmux", "daemon", "run"],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd="/",
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_BUDGET_S
+    while time.monotonic() < deadline:
+        try:
+            return Connection(path)
+        except DaemonUnreachable:
+            if process.poll() not in (None, 0):
+                break
+            time.sleep(POLL_S)
+    raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+
+
+def _tail(output: Path) -> str:
+    try:
+        lines = output.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return f"{' / '.join(lines[-3:])[:500]}" if lines else f"it said nothing; see {output.parent}/daemon.log"

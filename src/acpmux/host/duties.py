@@ -1,0 +1,265 @@
+"""What a daemon may ask of a host, and what a host does when its harness goes by itself."""
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from acpmux.census import table
+from acpmux.census.tree import below
+from acpmux.census.verdict import command_text
+from acpmux.host import retire
+from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
+from acpmux.host.settle import Settle
+from acpmux.host.signals import send, send_group
+from acpmux.model.process import Identity, Judged, Role, Row, Unknown
+from acpmux.wire.hostframe import Frame
+
+if TYPE_CHECKING:
+    from acpmux.host.loop import Host
+
+CORE_S = 1.0  # MarkCore waits so long for a table that holds still
+CORE_POLL_S = 0.02
+_OURS = (Role.HARNESS, Role.SERVER, Role.UNDER_SERVER)
+
+
+class Duties:
+    """One method a frame. `cancelled` says that the session is used again."""
+
+    def __init__(self, host: "Host") -> None:
+        self._host = host
+        self._known: dict[Identity, Judged] = {}
+        self._ending: Ending | None = None
+        self._then: Callable[[], None] | None = None
+        self.cancelled = False
+
+    def perform(self, frame: Frame) -> None:
+        """Does what the frame asks; an unknown kind is left alone, as a newer daemon may ask more.
+
+        Frames also arrive in the middle of a retirement, which looks for them: all but three wait until it is over.
+        """
+        header = frame.header
+        match frame.kind:
+            case "in":
+                self._host.pipes.write(frame.body)
+            case "ack":
+                self._host.outbox.ack(int(header["n"]))
+                self._host.pipes.watch()
+            case "retire_cancel":
+                self._cancel()
+            case _:
+                self._host.timers.after(0, lambda: self._later(frame.kind, header))
+
+    def _later(self, kind: str, header: dict[str, Any]) -> None:
+        match kind:
+            case "retire":
+                self._retire(header)
+            case "end":
+                self._end(header)
+            case "core":
+                self._core(header["id"], self._host.timers.after(CORE_S, lambda: None))
+            case "settle":
+                Settle(self._host, header).look()
+            case "census":
+                self._census(header["id"])
+            case "bye" if self._host.outcome is not None:
+                self._host.leave()
+            case _:
+                pass
+
+    def know(self, judged: Iterable[Judged]) -> None:
+        """Remembers whom a census counted, for the clean-up after a crash."""
+        self._known |= {one.row.identity: one for one in judged if one.role in _OURS}
+
+    # ------------------------------------------------------------ looking
+
+    def _core(self, request: int, limit: Any) -> None:
+        """MarkCore: what is there when `initialize` was answered."""
+        try:
+            listing = table.list_harness(self._host.harness, os.getpid(), with_adopted=False)
+        except table.CensusError as error:
+            if error.retry and self._host.timers.left(limit) > 0:
+                self._host.timers.after(CORE_POLL_S, lambda: self._core(request, limit))
+                return
+            self._host.answer("core_marked", id=request, core=[])
+            return
+        born = frozenset(row.identity for row in listing.rows)
+        self._host.harness = self._host.harness._replace(born=born)
+        self._host.answer("core_marked", id=request, core=[list(identity) for identity in sorted(born)])
+
+    def _census(self, request: int) -> None:
+        verdict = self._host.verdict()
+        judged = retire.known_of(verdict)
+        self.know(judged)
+        unknown = verdict.reason if isinstance(verdict, Unknown) else None
+        blockers = [list(b) for b in getattr(verdict, "blockers", ())]
+        rows = [_process(one) for one in judged]
+        self._host.answer(
+            "census", id=request, whole=unknown is None, unknown=unknown, blockers=blockers, processes=rows
+        )
+
+    # ------------------------------------------------------------ retirement
+
+    def _retire(self, header: dict[str, Any]) -> None:
+        request = header["id"]
+        if self._ending is not None or self._host.state != "running":
+            self._refuse(request, retire.Refusal("busy", "the agent is being ended already"))
+            return
+        began_ms = table.now_ms()
+        result = retire.attempt(self._host, int(header["after"]), self._host.spec.retire_signal == "kill")
+        self.cancelled = False
+        if isinstance(result, retire.Refusal):
+            self._refuse(request, result)
+            return
+        self._host.state = "retiring"
+
+        def done(ended: Outcome) -> None:
+            self._host.reap()
+            self._host.reap_leader()
+            self._finish(
+                "retired",
+                "retired",
+                id=request,
+                ended=ended,
+                left=self._left(),
+                freed_bytes=result.freed_bytes,
+                took_ms=table.now_ms() - began_ms,
+            )
+
+        self._ending = Ending(
+            result.targets, int(header["grace_ms"]) / 1000, self._host.selector, self._host.timers, done
+        )
+
+    def _refuse(self, request: int, refusal: retire.Refusal) -> None:
+        self._host.answer(
+            "refused",
+            id=request,
+            kind=refusal.kind,
+            reason=refusal.reason,
+            retry=refusal.retry,
+            blockers=[list(blocker) for blocker in refusal.blockers],
+        )
+
+    def _cancel(self) -> None:
+        if self._ending is not None:
+            self._ending.cut()
+        else:
+            self.cancelled = True
+            # a cancel that met no retirement must not refuse the next one
+            self._host.timers.after(0, self._forget_cancel)
+
+    def _forget_cancel(self) -> None:
+        self.cancelled = False
+
+    def _finish(self, state: str, kind: str, **header: Any) -> None:
+        self._ending = None
+        self._host.conclude(state, kind, **header)
+        if self._then is not None:
+            then, self._then = self._then, None
+            then()
+
+    # ------------------------------------------------------------ row 6
+
+    def end_alone(self) -> None:
+        """Our own service manager ends us: the harness goes as by a stop."""
+        self._end({"id": 0, "all": False})
+
+    def _end(self, header: dict[str, Any]) -> None:
+        """Waits out an ending under way, its grace cut; else lists the tree, opens everybody, and only then signals."""
+        if self._ending is not None:
+            self._ending.cut()
+            self._then = lambda: self._end(header)
+            return
+        if self._host.outcome is not None:
+            self._host.answer("ended", id=header["id"], ended=[], left=self._left())
+            return
+        self._host.state = "ending"
+        rows, adopted = self._tree()
+        targets = open_targets([*rows, *(adopted if header.get("all") else ())])
+        send_group(self._host.child.identity, signal.SIGTERM)
+        if header.get("all"):
+            for target in targets:
+                send(target, signal.SIGTERM)
+        self._host.timers.after(CUT_GRACE_S, lambda: send_group(self._host.child.identity, signal.SIGKILL))
+
+        def done(ended: Outcome) -> None:
+            self._host.reap()
+            self._host.reap_leader()
+            self._finish("ended", "ended", id=header["id"], ended=ended, left=self._left())
+
+        self._ending = Ending(targets, CUT_GRACE_S, self._host.selector, self._host.timers, done)
+
+    def _tree(self) -> tuple[list[Row], list[Row]]:
+        """The tree and what left it, as whole as can be had: a stop needs no certainty, only identities."""
+        try:
+            listing = table.list_harness(self._host.harness, os.getpid(), with_adopted=False)
+            return list(listing.rows), list(listing.adopted)
+        except table.CensusError:
+            rows = table.best_effort(os.getpid())
+        leader = self._host.child.identity.pid
+        under = {leader} | {row.pid for row in below(rows, leader)}
+        under |= {row.pid for row in rows if row.pgid == leader}
+        return [row for row in rows if row.pid in under], [row for row in rows if row.pid not in under]
+
+    def _left(self) -> Outcome:
+        """What still runs below the host now that the harness is gone: newcomers, and work that left the tree."""
+        gone = self._host.child.identity.pid
+        rows = [row for row in table.best_effort(os.getpid()) if row.pid != gone and not row.zombie]
+        return [(row.pid, row.start, command_text(row.argv), "left") for row in rows]
+
+    # ------------------------------------------------------------ row 7
+
+    def leader_gone(self) -> None:
+        """The leader's exit is not the end: its group, its core and its servers are ended by identity. In an ending it is awaited."""
+        if self._ending is not None or self._host.state != "running":
+            return
+        self._host.state = "ending"
+        self._host.pipes.drain()
+        targets = open_targets(self._remains())
+        for target in targets:
+            send(target, signal.SIGTERM)
+
+        def done(ended: Outcome) -> None:
+            self._host.reap()
+            code, number = self._host.reap_leader()
+            tail = self._host.pipes.stderr_tail.decode("utf-8", "replace")
+            self._host.pipes.drain()
+            self._finish(
+                "exited",
+                "exited",
+                code=code,
+                signal=number,
+                n=self._host.outbox.last,
+                ended=ended,
+                left=self._left(),
+                stderr=tail,
+            )
+
+        self._ending = Ending(targets, CUT_GRACE_S, self._host.selector, self._host.timers, done)
+
+    def _remains(self) -> list[Row]:
+        """Group members, whom a census counted, and whoever carries a server's marker, with all below them."""
+        leader = self._host.child.identity
+        rows = [row for row in table.best_effort(os.getpid()) if row.pid != leader.pid]
+        markers = {server.marker for server in self._host.spec.servers if server.marker is not None}
+        roots = [
+            row
+            for row in rows
+            if row.pgid == leader.pid or row.identity in self._known or (row.marker in markers and not row.tool)
+        ]
+        found = {row.pid: row for root in roots for row in [root, *below(rows, root.pid)]}
+        return list(found.values())
+
+
+def _process(one: Judged) -> dict[str, Any]:
+    row = one.row
+    return {
+        "pid": row.pid,
+        "ppid": row.ppid,
+        "pgid": row.pgid,
+        "argv": [part.decode("utf-8", "replace")[:4096] for part in row.argv[:256]],
+        "verdict": one.role.value,
+        "server": one.server,
+        "rssBytes": table.rss_bytes(row.pid),
+        "startedAtMs": table.started_at_ms(row.start),
+    }

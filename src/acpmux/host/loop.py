@@ -1,0 +1,237 @@
+"""The host's life: start the harness, serve the link, and go when both are over."""
+
+import os
+import secrets
+import selectors
+import signal
+import socket
+import sys
+from typing import Any
+
+from acpmux.census import table
+from acpmux.census.launch import Launch, read_launch
+from acpmux.host import child, record, retire
+from acpmux.host import spec as specs
+from acpmux.host.core import Outbox
+from acpmux.host.duties import Duties
+from acpmux.host.link import Link, Listener
+from acpmux.host.pipes import Pipes
+from acpmux.host.signals import kill_child
+from acpmux.host.timers import Timers
+from acpmux.model.process import Harness, Verdict
+from acpmux.wire import hostframe
+
+FIRST_LINK_S = 15.0  # a daemon that started us links at once; one that never does has gone
+ALONE_S = 3600.0  # an ended host that nobody fetches: its outcome is in its record, so it need not wait for ever
+
+
+class Host:
+    """One incarnation. `answer` goes to the daemon when one is linked; what must not be lost is also kept as `outcome`."""
+
+    def __init__(self, spec: specs.Spec, launch: Launch, born: child.Child) -> None:
+        self.spec = spec
+        self.launch = launch
+        self.child = born
+        self.selector = selectors.DefaultSelector()
+        self.timers = Timers()
+        self.outbox = Outbox()
+        self.pipes = Pipes(born, self.outbox, self.selector, self.pump)
+        self.harness = Harness(
+            born.identity,
+            born.identity.pid,
+            spec.anatomy,
+            None,
+            launch.record,
+            frozenset({os.getpid(), spec.daemon_pid}),
+            spec.env.get("PATH", ""),
+            spec.marker_required,
+        )
+        self.link: Link | None = None
+        self.state = "running"
+        self.outcome: dict[str, Any] | None = None
+        self.over = False
+        self.duties = Duties(self)
+        self._candidates: list[Link] = []
+        self._listener = Listener(spec.socket, self.selector, self._arrived)
+        self.selector.register(born.pidfd, selectors.EVENT_READ, self._leader_gone)
+        self._wake_read, wake_write = os.pipe()
+        for fd in (self._wake_read, wake_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.timers.after(0, self.duties.end_alone) and None)
+        self.selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
+        self._unlinked = self.timers.after(FIRST_LINK_S, self.duties.end_alone)
+
+    def run(self) -> None:
+        """Serves until all is over and told, or nobody is there to be told."""
+        while not self.over:
+            for key, mask in self.selector.select(self.timers.wait_s()):
+                key.data(key, mask)
+            self.timers.run_due()
+        self._listener.close()
+
+    # ------------------------------------------------------------ the link
+
+    def _arrived(self, connection: socket.socket) -> None:
+        self._candidates.append(Link(connection, self.selector, self._frame, self._lost, self.pump))
+
+    def _frame(self, link: Link, frame: hostframe.Frame) -> None:
+        if link is self.link:
+            self.duties.perform(frame)
+        elif frame.kind == "hello":
+            self._hello(link, frame.header)
+        else:
+            link.close()
+
+    def _hello(self, link: Link, header: dict[str, Any]) -> None:
+        low, high = header.get("versions", (0, 0))
+        token = str(header.get("token", "")).encode()
+        if not secrets.compare_digest(token, self.spec.token.encode()) or not low <= hostframe.VERSION <= high:
+            link.close()
+            return
+        link.proven = True
+        self.timers.cancel(self._unlinked)
+        if self.link is not None:
+            self.link.close()
+        self._candidates.remove(link)
+        self.link = link
+        self.outbox.resume(int(header.get("after", 0)))
+        link.send(
+            "welcome",
+            version=hostframe.VERSION,
+            host_pid=os.getpid(),
+            pid=self.child.identity.pid,
+            start=self.child.identity.start,
+            problems=list(self.launch.record.problems),
+            timed_out=self.launch.record.timed_out,
+            state=self.state,
+            outcome=self.outcome,
+        )
+        self.pump()
+
+    def _lost(self, link: Link) -> None:
+        if link is self.link:
+            self.link = None
+            self._go_if_over()
+        elif link in self._candidates:
+            self._candidates.remove(link)
+
+    def pump(self) -> None:
+        """Hands the link as many lines as it has room for."""
+        while self.link is not None and self.link.roomy:
+            line = self.outbox.next()
+            if line is None:
+                return
+            self.link.send("out", line[1], n=line[0])
+
+    def answer(self, kind: str, **header: Any) -> None:
+        if self.link is not None:
+            self.link.send(kind, **header)
+
+    def conclude(self, state: str, kind: str, **header: Any) -> None:
+        """The harness has ended: its last lines first, then how; also for whoever links later."""
+        self.pipes.drain()
+        self.state = state
+        self.outcome = {"t": kind, **header}
+        record.write_record(self.spec, self.child.identity, self.outcome)
+        self._tell_outcome()
+        self.timers.after(ALONE_S, self.leave)
+
+    def _tell_outcome(self) -> None:
+        self.pump()
+        if self.link is not None and self.outbox.sent < self.outbox.last:
+            self.timers.after(0.01, self._tell_outcome)  # the link is full: the outcome must not overtake the lines
+        elif self.link is not None and self.outcome is not None:
+            told = dict(self.outcome)
+            self.link.send(told.pop("t"), **told)
+        else:
+            self._go_if_over()
+
+    def leave(self) -> None:
+        self.over = True
+
+    def _go_if_over(self) -> None:
+        """Nobody is linked: with the harness gone there is nothing left to do; the record tells the rest."""
+        if self.outcome is not None and self.link is None:
+            self.over = True
+
+    # ------------------------------------------------------------ processes
+
+    def _leader_gone(self, *_: Any) -> None:
+        self.selector.unregister(self.child.pidfd)
+        self.duties.leader_gone()
+
+    def _woken(self, *_: Any) -> None:
+        try:
+            os.read(self._wake_read, 65536)
+        except OSError:
+            pass
+        self.reap()
+
+    def reap(self) -> None:
+        """Reaps what the host adopted, pid by pid, and never the leader: its pid must stay its own until the end."""
+        for pid in table.children(os.getpid()):
+            if pid != self.child.identity.pid:
+                try:
+                    os.waitpid(pid, os.WNOHANG)
+                except OSError:
+                    continue
+
+    def reap_leader(self) -> tuple[int | None, int | None]:
+        """Its exit code or the signal that ended it. Called once, when nothing is left to be signalled."""
+        try:
+            _, status = os.waitpid(self.child.identity.pid, 0)
+        except OSError:
+            return None, None
+        return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
+
+    # ------------------------------------------------------------ retire.World
+
+    def drain(self) -> None:
+        self.pipes.drain()
+        self.pump()
+        if self.link is not None:
+            self.link.poll()
+
+    def last_line(self) -> int:
+        return self.outbox.last
+
+    def partial(self) -> bool:
+        return self.outbox.partial
+
+    def unwritten(self) -> bool:
+        return self.pipes.unread
+
+    def used_again(self) -> bool:
+        return self.duties.cancelled or self.link is None
+
+    def verdict(self, frozen: bool = False) -> Verdict:
+        return retire.census(self.harness, os.getpid(), frozen, self.launch.resolved)
+
+
+def main() -> None:
+    """Reads the orders from standard input, starts the harness, says so on standard output, and serves."""
+    spec = specs.decode(sys.stdin.buffer.readline())
+    try:
+        os.umask(0o077)
+        lock = record.take_lock(spec.folder)
+        launch = read_launch(spec.servers, spec.env.get("PATH", os.defpath), spec.cwd, kill_child)
+        host = Host(spec, launch, child.spawn(spec))
+    except (child.SpawnFailed, OSError) as error:
+        _say({"error": {"code": "launch_failed", "message": str(error)}})
+        sys.exit(1)
+    record.write_record(spec, host.child.identity)
+    _say({"ready": True})
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    host.run()
+    os.close(lock)
+
+
+def _say(told: dict[str, Any]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()

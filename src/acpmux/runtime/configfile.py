@@ -1,0 +1,185 @@
+"""`config.toml` and `--mcp-config`, parsed once and checked whole: an error names the file, the key and what is expected."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from acpmux.durations import parse_duration
+from acpmux.errors import ConfigFault
+from acpmux.model.config import AgentConfig, Config, IdleConfig, StartConfig
+from acpmux.model.session import McpServer
+
+MAX_BYTES = 1024 * 1024
+
+_TOP = ("default_agent", "idle", "start", "agents", "mcp_servers", "web")
+_IDLE = ("after", "attached", "grace", "park")
+_AGENT = ("command", "env", "idle_after", "hosting", "pool", "core", "mcp_servers", "profile")
+_SERVER = ("command", "args", "env")
+
+
+def load(path: Path) -> Config:
+    """The config of this file; without one, the defaults. Raises: ConfigFault."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        raise ConfigFault(f"{path} can't be read: {error.strerror}") from None
+    return parse(data, str(path))
+
+
+def parse(data: bytes, where: str) -> Config:
+    """Raises: ConfigFault."""
+    if len(data) > MAX_BYTES:
+        raise ConfigFault(f"{where} is over {MAX_BYTES} bytes")
+    try:
+        told = tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigFault(f"{where} is not UTF-8 (byte {error.start})") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigFault(f"{where} is not valid TOML: {error}") from None
+    top = _Table(told, where, "", _TOP)
+    return Config(
+        default_agent=top.text("default_agent"),
+        idle=_idle(top.table("idle", _IDLE)),
+        start=_start(top.table("start", ("initialize", "session"))),
+        agents=tuple(_agent(name, top.table("agents").table(name, _AGENT)) for name in top.table("agents").keys()),
+        mcp_servers=_servers(top.table("mcp_servers")),
+    )
+
+
+def parse_mcp_json(text: str, where: str) -> tuple[McpServer, ...]:
+    """The servers of a file in the form of `.mcp.json`. Raises: ConfigFault."""
+    if len(text) > MAX_BYTES:
+        raise ConfigFault(f"{where} is over {MAX_BYTES} bytes")
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigFault(f"{where} is not valid JSON: {error}") from None
+    if not isinstance(told, dict) or not isinstance(told.get("mcpServers"), dict):  # pyright: ignore
+        raise ConfigFault(f'{where} must hold {{"mcpServers": {{NAME: {{"command": ..., "args": [...]}}}}}}')
+    servers = _Table(told, where, "", None).table("mcpServers")
+    return _servers(servers)
+
+
+class _Table:
+    """One table, its place in the file, and the keys it may have."""
+
+    def __init__(self, told: Mapping[str, Any], where: str, place: str, known: tuple[str, ...] | None) -> None:
+        self._told = told
+        self._where = where
+        self._place = place
+        for key in told if known is not None else ():
+            if key not in (known or ()):
+                near = difflib.get_close_matches(key, known or (), 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known or ())}"
+                raise ConfigFault(f"{where}: unknown key {self._path(key)!r}{hint}")
+
+    def _path(self, key: str) -> str:
+        return f"{self._place}.{key}" if self._place else key
+
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._told)
+
+    def fault(self, key: str, expected: str) -> ConfigFault:
+        return ConfigFault(f"{self._where}: {self._path(key)} must be {expected}")
+
+    def table(self, key: str, known: tuple[str, ...] | None = None) -> "_Table":
+        value = self._told.get(key, {})
+        if not isinstance(value, dict):
+            raise self.fault(key, "a table")
+        return _Table(value, self._where, self._path(key), known)  # pyright: ignore[reportUnknownArgumentType]
+
+    def text(self, key: str) -> str | None:
+        value = self._told.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.fault(key, "a text")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._told.get(key, default)
+        if not isinstance(value, bool):
+            raise self.fault(key, "true or false")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._told.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):  # pyright: ignore
+            raise self.fault(key, "a list of texts")
+        return tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        value = self._told.get(key, {})
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):  # pyright: ignore
+            raise self.fault(key, "a table of texts")
+        return tuple(value.items())  # pyright: ignore[reportUnknownArgumentType]
+
+    def seconds(self, key: str, default: float | None, also: str | None = None) -> float | None:
+        """A duration; `also` is one more word that stands for None."""
+        value = self._told.get(key)
+        if value is None:
+            return default
+        if value == also:
+            return None
+        try:
+            return parse_duration(value if isinstance(value, str) else repr(value))
+        except ValueError as error:
+            raise ConfigFault(f"{self._where}: {self._path(key)}: {error}") from None
+
+
+def _idle(table: _Table) -> IdleConfig:
+    grace = table.seconds("grace", 5.0)
+    if grace is None:
+        raise table.fault("grace", "a duration, not never")
+    return IdleConfig(
+        after_s=table.seconds("after", 120.0),
+        attached_s=table.seconds("attached", 1800.0, "always"),
+        grace_s=grace,
+        park=table.flag("park", True),
+    )
+
+
+def _start(table: _Table) -> StartConfig:
+    defaults = StartConfig()
+    initialize, session = table.seconds("initialize", defaults.initialize_s), table.seconds("session", defaults.session_s)
+    if initialize is None or session is None:
+        raise table.fault("initialize" if initialize is None else "session", "a duration, not never")
+    return StartConfig(initialize, session)
+
+
+def _agent(name: str, table: _Table) -> AgentConfig:
+    if table.text("hosting") not in (None, "hosted"):
+        raise table.fault("hosting", '"hosted"; other ways to start are not there yet')
+    if "pool" in table.keys() and table._told["pool"] != 0:  # pyright: ignore[reportPrivateUsage]
+        raise table.fault("pool", "0; hosts kept ready are not there yet")
+    after = table.seconds("idle_after", 0.0)
+    return AgentConfig(
+        name=name,
+        command=table.texts("command"),
+        env=table.pairs("env"),
+        idle_after_s=after or None,
+        pinned=after is None,
+        core=table.texts("core"),
+        mcp_servers=_servers(table.table("mcp_servers")),
+        profile=table.text("profile"),
+    )
+
+
+def _servers(table: _Table) -> tuple[McpServer, ...]:
+    return tuple(_server(name, table) for name in table.keys())
+
+
+def _server(name: str, servers: _Table) -> McpServer:
+    entry = servers.table(name)
+    if "url" in entry.keys() or "type" in entry.keys() and entry.text("type") != "stdio":
+        raise servers.fault(name, "a server over stdio (a command); servers by URL are not there yet")
+    table = servers.table(name, (*_SERVER, "type"))
+    command = table.text("command")
+    if command is None:
+        raise table.fault("command", "the server's program")
+    return McpServer(name, command, table.texts("args"), table.pairs("env"))
+
+

@@ -1,0 +1,136 @@
+"""The daemon's end of one living host."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from acpmux.errors import BudgetSpent, HostLost
+from acpmux.model.ids import HostSeq
+from acpmux.model.process import Identity
+from acpmux.ports import HostEvents
+from acpmux.wire import hostframe
+
+CHUNK_BYTES = 1024 * 1024
+GONE_BUDGET_S = 2.0  # a host whose harness has ended exits at once; beyond this it is left to its own lock and record
+
+
+class UnixHostLink(asyncio.Protocol):
+    """Implements `ports.HostLink` over a Unix socket. Frames are handled in the order they came, in the loop's thread."""
+
+    def __init__(self, events: HostEvents, token: str, reaped: Callable[[], "asyncio.Future[None]"]) -> None:
+        self._events = events
+        self._token = token
+        self._reaped = reaped
+        self._reader = hostframe.FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._ids = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._welcome: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._told: Mapping[str, Any] = {}
+        self._ended = False
+        self._lost = False
+
+    # ------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._send("hello", token=self._token, versions=[hostframe.VERSION, hostframe.VERSION], after=0)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._take(frame)
+        except hostframe.FrameError as error:
+            self._drop(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop("its link closed")
+
+    def _take(self, frame: hostframe.Frame) -> None:
+        header = frame.header
+        if frame.kind == "out":
+            self._events.line(HostSeq(int(header["n"])), frame.body)
+        elif frame.kind == "welcome":
+            self._told = header
+            if not self._welcome.done():
+                self._welcome.set_result(header)
+        elif frame.kind == "exited":
+            self._ended = True
+            self._events.exited(header)
+        else:
+            waiting = self._asked.pop(int(header.get("id", 0)), None)
+            if waiting is not None and not waiting.done():
+                self._ended = self._ended or frame.kind in ("retired", "ended")
+                waiting.set_result({"t": frame.kind, **header})
+
+    def _drop(self, reason: str) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        if self._transport is not None:
+            self._transport.close()
+        for waiting in (*self._asked.values(), self._welcome):
+            if not waiting.done():
+                waiting.set_exception(HostLost(f"the agent's host is gone: {reason}"))
+                waiting.exception()  # whoever awaits it still gets it; nobody may
+        self._asked.clear()
+        if not self._ended:
+            self._events.lost(reason)
+
+    # ------------------------------------------------------------ ports.HostLink
+
+    async def welcomed(self, budget_s: float) -> None:
+        """Raises: HostLost, TimeoutError."""
+        async with asyncio.timeout(budget_s):
+            await self._welcome
+
+    @property
+    def leader(self) -> Identity:
+        return Identity(int(self._told["pid"]), int(self._told["start"]))
+
+    @property
+    def host_pid(self) -> int:
+        return int(self._told["host_pid"])
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(str(problem) for problem in self._told.get("problems", ()))
+
+    def send(self, line: bytes) -> None:
+        self._send("in", line)
+
+    def ack(self, host_seq: HostSeq) -> None:
+        self._send("ack", n=host_seq)
+
+    def retire_cancel(self) -> None:
+        self._send("retire_cancel")
+
+    async def request(self, kind: str, budget_s: float, **header: Any) -> Mapping[str, Any]:
+        if self._lost:
+            raise HostLost("the agent's host is gone")
+        number = next(self._ids)
+        future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        self._send(kind, id=number, **header)
+        try:
+            async with asyncio.timeout(budget_s):
+                return await future
+        except TimeoutError:
+            self._asked.pop(number, None)
+            raise BudgetSpent(f"the agent's host did not answer {kind} within {budget_s:g} s") from None
+
+    async def close(self) -> None:
+        self._send("bye")
+        self._ended = True
+        try:
+            async with asyncio.timeout(GONE_BUDGET_S):
+                await asyncio.shield(self._reaped())
+        except TimeoutError:
+            pass
+        self._drop("closed")
+
+    def _send(self, kind: str, body: bytes = b"", **header: Any) -> None:
+        if self._transport is not None and not self._lost:
+            self._transport.write(hostframe.encode(kind, body, **header))

@@ -1,0 +1,151 @@
+"""Starting a host: the one door through which every harness begins."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from acpmux.errors import HostLost, LaunchFailed
+from acpmux.host.spec import Spec, encode
+from acpmux.paths import Paths, private_folder
+from acpmux.ports import HostEvents, LaunchSpec
+from acpmux.runtime.hostlink import UnixHostLink
+from acpmux.runtime.tasks import Tasks
+
+READY_BUDGET_S = 20.0  # two starts of Python and 3 s for the configuration; a machine under load takes its time
+LINK_BUDGET_S = 5.0  # it listens before it says that it is ready
+
+
+class UnixHostLauncher:
+    """Implements `ports.HostLauncher`. A host outlives the daemon: it has a session of its own and needs no pipe of ours."""
+
+    def __init__(self, paths: Paths, tasks: Tasks) -> None:
+        self._paths = paths
+        self._tasks = tasks
+
+    async def start(self, spec: LaunchSpec, events: HostEvents) -> UnixHostLink:
+        """A host that nobody links to ends its harness by itself, so a start that fails half-way leaves nothing."""
+        token = secrets.token_hex(16)
+        folder = self._paths.host_folder(spec.host_id)
+        private_folder(folder)
+        socket_path = self._paths.host_socket(spec.host_id)
+        orders = encode(_orders(spec, folder, socket_path, token))
+        process = await asyncio.to_thread(self._spawn, orders)
+        gone = self._tasks.spawn(f"host:{spec.host_id}", self._reap(process, folder))
+        await _ready(process)
+        return await _link(socket_path, events, token, gone)
+
+    def _spawn(self, orders: bytes) -> "subprocess.Popen[bytes]":
+        log_path = self._paths.logs / "hosts.log"
+        log_fd = os.open(log_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _FIRST_STAGE, str(_SOURCE)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_fd,
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(log_fd)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(orders)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended already; what it said or did not say is read next
+        return process
+
+    async def _reap(self, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+        """Waits for the host's end without a thread or a poll, then takes its folder away."""
+        loop = asyncio.get_running_loop()
+        exited = loop.create_future()
+        fd = os.pidfd_open(process.pid)
+        loop.add_reader(fd, lambda: exited.done() or exited.set_result(None))
+        try:
+            await exited
+            process.wait()
+            await asyncio.to_thread(shutil.rmtree, folder, True)
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+_SOURCE = Path(__file__).resolve().parent.parent.parent
+_FIRST_STAGE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.__main__ import main; main()"
+
+
+def _orders(spec: LaunchSpec, folder: Path, socket_path: Path, token: str) -> Spec:
+    return Spec(
+        host_id=spec.host_id,
+        session_id=spec.session_id,
+        folder=str(folder),
+        socket=str(socket_path),
+        token=token,
+        command=spec.command,
+        cwd=spec.cwd,
+        env=dict(spec.env),
+        anatomy=spec.anatomy,
+        servers=spec.servers,
+        marker_required=spec.marker_required,
+        retire_signal=spec.retire_signal,
+        daemon_pid=os.getpid(),
+    )
+
+
+async def _ready(process: "subprocess.Popen[bytes]") -> None:
+    """Reads the one line a host says when it listens. Raises: LaunchFailed."""
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(READY_BUDGET_S):
+            line = await _line(process.stdout.fileno())
+    except TimeoutError:
+        raise LaunchFailed(f"the agent's host did not start within {READY_BUDGET_S:g} s; see logs/hosts.log") from None
+    try:
+        told: dict[str, Any] = json.loads(line)
+    except ValueError:
+        raise LaunchFailed("the agent's host ended at its start; see logs/hosts.log") from None
+    if "error" in told:
+        raise LaunchFailed(str(told["error"].get("message")))
+
+
+async def _line(fd: int) -> bytes:
+    """Everything up to a newline or the end, read as it comes."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(fd, False)
+    data = b""
+    while b"\n" not in data:
+        readable = loop.create_future()
+        loop.add_reader(fd, lambda: readable.done() or readable.set_result(None))
+        try:
+            await readable
+        finally:
+            loop.remove_reader(fd)
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            break
+        data += chunk
+    return data
+
+
+async def _link(
+    socket_path: Path, events: HostEvents, token: str, gone: "asyncio.Future[None]"
+) -> UnixHostLink:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(LINK_BUDGET_S):
+            _, link = await loop.create_unix_connection(
+                lambda: UnixHostLink(events, token, lambda: gone), str(socket_path)
+            )
+            await link.welcomed(LINK_BUDGET_S)
+    except (OSError, TimeoutError, HostLost) as error:
+        raise LaunchFailed(f"the agent's host can't be reached: {error}") from None
+    return link

@@ -1,0 +1,67 @@
+"""The Unix-socket listener: newline-delimited JSON-RPC."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+from acpmux.errors import OwnFault
+from acpmux.hub.hub import Hub
+from acpmux.paths import Paths
+from acpmux.runtime.tasks import Tasks
+from acpmux.server.access import peer_is_user
+from acpmux.server.connection import Connection
+from acpmux.server.methods import Methods
+from acpmux.wire.framing import MAX_LINE_BYTES
+
+
+class UnixServer:
+    """Listens from `start` to `close`. The caller holds the daemon's lock, so a socket nobody answers is stale."""
+
+    def __init__(self, hub: Hub, paths: Paths, tasks: Tasks, shut_down: Callable[[], None]) -> None:
+        self._methods = Methods(hub, paths, shut_down)
+        self._path = str(paths.socket)
+        self._tasks = tasks
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    async def start(self) -> None:
+        """Raises: OwnFault when something else listens there."""
+        self._remove_stale()
+        old = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE_BYTES)
+        finally:
+            os.umask(old)
+
+    def _remove_stale(self) -> None:
+        """Only a refused connection proves that nobody listens."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(self._path)
+            except ConnectionRefusedError:
+                os.unlink(self._path)
+                return
+            except FileNotFoundError:
+                return
+        raise OwnFault(f"something that is not this acpmux listens on {self._path}")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer, self._methods, self._tasks)
+        self._connections.add(connection)
+        try:
+            if peer_is_user(writer.get_extra_info("socket")):
+                await connection.run()
+        finally:
+            self._connections.discard(connection)
+            writer.close()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.hang_up()
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
