@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from acpmux.model.ids import HostId, HostSeq, PromptId, Seq, SessionId
 from acpmux.model.process import CoreRule, Identity, Server
-from acpmux.model.record import Kind, Record, Stored
+from acpmux.model.record import Kind, Stored
 from acpmux.model.session import Checkpoint
 
 
@@ -127,7 +127,7 @@ class HostLink(Protocol):
 
     def retire_cancel(self) -> None: ...
 
-    async def request(self, kind: str, budget_s: float, **header: Any) -> Mapping[str, Any]:
+    async def request(self, kind: str, budget_s: float, /, **header: Any) -> Mapping[str, Any]:
         """Sends `core`, `settle`, `retire`, `end` or `census` and returns the answer's header with its kind under `t`.
 
         Raises: HostLost; BudgetSpent when nothing came in time.

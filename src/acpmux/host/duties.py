@@ -151,7 +151,7 @@ class Duties:
     def _forget_cancel(self) -> None:
         self.cancelled = False
 
-    def _finish(self, state: str, kind: str, **header: Any) -> None:
+    def _finish(self, state: str, kind: str, /, **header: Any) -> None:
         self._ending = None
         self._host.conclude(state, kind, **header)
         if self._then is not None:

@@ -80,7 +80,7 @@ class Link:
     def flushed(self) -> bool:
         return not self._out
 
-    def send(self, kind: str, body: bytes = b"", **header: Any) -> None:
+    def send(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
         if not self.closed:
             self._out += hostframe.encode(kind, body, **header)
             self._flush()

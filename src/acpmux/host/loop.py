@@ -125,11 +125,11 @@ class Host:
                 return
             self.link.send("out", line[1], n=line[0])
 
-    def answer(self, kind: str, **header: Any) -> None:
+    def answer(self, kind: str, /, **header: Any) -> None:
         if self.link is not None:
             self.link.send(kind, **header)
 
-    def conclude(self, state: str, kind: str, **header: Any) -> None:
+    def conclude(self, state: str, kind: str, /, **header: Any) -> None:
         """The harness has ended: its last lines first, then how; also for whoever links later."""
         self.pipes.drain()
         self.state = state

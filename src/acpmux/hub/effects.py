@@ -163,6 +163,8 @@ class Effects:
             self._tell(m.HarnessExited(None, None, "", lost=True), incarnation)
             return
         event = await harness.retire(after, grace_s)
+        if event is None:
+            return
         if isinstance(event, m.Retired):
             self.harness = None
             log.info("hibernated session=%s ended=%d took_ms=%d", self._actor.session_id, len(event.ended), event.took_ms)

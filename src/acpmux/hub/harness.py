@@ -187,14 +187,15 @@ class Harness:
 
     # ------------------------------------------------------------ its end
 
-    async def retire(self, after: HostSeq, grace_s: float) -> m.Event:
-        """Retired, RetireRefused, or HarnessExited when the host went instead of answering."""
+    async def retire(self, after: HostSeq, grace_s: float) -> m.Event | None:
+        """Retired or RetireRefused. None when the harness or its host went instead: HarnessExited was posted then."""
         try:
             header = await self.link.request(
                 "retire", RETIRE_BUDGET_S + grace_s, after=after, grace_ms=round(grace_s * 1000), park=False
             )
         except AcpmuxError as error:
-            return m.HarnessExited(None, None, error.message, lost=True)
+            self.lost(error.message)
+            return None
         if header["t"] == "refused":
             return m.RetireRefused(
                 str(header.get("kind")), str(header.get("reason")), bool(header.get("retry")), blockers_of(header)

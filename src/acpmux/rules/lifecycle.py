@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acpmux.model.record import Kind
-from acpmux.model.session import AWAKE, Attached, Session, State, Want
+from acpmux.model.session import AWAKE, Attached, Session, State
 from acpmux.rules import asks, idle, sleep, stop, turns
 from acpmux.rules import messages as m
 from acpmux.rules.draft import Draft, Step

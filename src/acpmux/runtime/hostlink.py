@@ -107,7 +107,7 @@ class UnixHostLink(asyncio.Protocol):
     def retire_cancel(self) -> None:
         self._send("retire_cancel")
 
-    async def request(self, kind: str, budget_s: float, **header: Any) -> Mapping[str, Any]:
+    async def request(self, kind: str, budget_s: float, /, **header: Any) -> Mapping[str, Any]:
         if self._lost:
             raise HostLost("the agent's host is gone")
         number = next(self._ids)
@@ -131,6 +131,6 @@ class UnixHostLink(asyncio.Protocol):
             pass
         self._drop("closed")
 
-    def _send(self, kind: str, body: bytes = b"", **header: Any) -> None:
+    def _send(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
         if self._transport is not None and not self._lost:
             self._transport.write(hostframe.encode(kind, body, **header))

@@ -53,7 +53,7 @@ class Frame(NamedTuple):
     body: bytes = b""
 
 
-def encode(kind: str, body: bytes = b"", **header: Any) -> bytes:
+def encode(kind: str, body: bytes = b"", /, **header: Any) -> bytes:
     """The bytes of one frame."""
     head = json.dumps({"t": kind, **header}, separators=(",", ":")).encode()
     return _LENGTHS.pack(len(head), len(body)) + head + body
