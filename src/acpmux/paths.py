@@ -111,7 +111,9 @@ def private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         told = folder.stat()
     except OSError as error:
-        raise OwnFault(f"the folder {folder} can't be made: {error.strerror}. Set ACPMUX_HOME to another place") from None
+        raise OwnFault(
+            f"the folder {folder} can't be made: {error.strerror}. Set ACPMUX_HOME to another place"
+        ) from None
     if told.st_uid != os.getuid():
         raise AccessDenied(f"the folder {folder} belongs to another user. Set ACPMUX_HOME to a folder of your own")
     if stat.S_IMODE(told.st_mode) & 0o077:

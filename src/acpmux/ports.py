@@ -1,4 +1,7 @@
-"""The seams: what the engine needs of the world, each with a real part in `runtime` or `store` and a double in `tests/kit`."""
+"""The seams.
+
+What the engine needs of the world, each with a real part in `runtime` or `store` and a double in `tests/kit`.
+"""
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
@@ -36,10 +39,9 @@ class Spawn(Protocol):
 class EventLog(Protocol):
     """The log of every session. One writer; a commit is durable when it returns."""
 
-    async def commit(
-        self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None
-    ) -> None:
-        """Stores rows (their seqs follow the last one without a gap) and, when given, the checkpoint, in one transaction.
+    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
+        """Stores rows (their seqs follow the last one without a gap) and, when given, the checkpoint, in one
+        transaction.
 
         Raises: StoreError; then nothing of it is stored.
         """
@@ -97,6 +99,10 @@ class HostEvents(Protocol):
         """The harness exited on its own; the header of the `exited` frame."""
         ...
 
+    def freed(self) -> None:
+        """Everybody whom the last refusal named has ended."""
+        ...
+
     def lost(self, reason: str) -> None:
         """The link is gone and the host with it, or it stays unreachable; nothing more will come."""
         ...
@@ -135,7 +141,10 @@ class HostLink(Protocol):
         ...
 
     async def close(self) -> None:
-        """Says goodbye; the host exits when its harness has ended. Waits until it is gone (2 s at most), then reaps it."""
+        """Says goodbye; the host exits when its harness has ended.
+
+        Waits until it is gone (2 s at most), then reaps it.
+        """
         ...
 
 

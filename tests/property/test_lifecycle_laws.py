@@ -4,7 +4,6 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.dialogue import EXITED, WOKE, Dialogue, permission, prompt
 
 from acpmux.model.ids import ClientId, HostSeq, PromptId
 from acpmux.model.process import Blocker
@@ -13,6 +12,7 @@ from acpmux.model.session import Policy, Session, State
 from acpmux.rules import messages as m
 from acpmux.rules.fold import fold
 from acpmux.rules.lifecycle import LEGAL
+from kit.dialogue import EXITED, WOKE, Dialogue, permission, prompt
 
 _BLOCKER = Blocker(42, 1, "vite", "not a server")
 _MODE = b'{"update":{"sessionUpdate":"current_mode_update","currentModeId":"plan"}}'
@@ -40,6 +40,7 @@ EVENTS: list[m.Event] = [
     m.Retired((), (), 0, 1),
     m.RetireRefused("held", "held", False, (_BLOCKER,)),
     m.RetireRefused("unknown", "unstable", True, ()),
+    m.BlockersGone(),
     EXITED,
     m.HostEnded((), ()),
     m.HostSurvived("no"),

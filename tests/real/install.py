@@ -68,7 +68,15 @@ def npm(name: str, packages: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "package.json").write_text("{}")
-    command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false", *packages]
+    command = [
+        "npm",
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+        "--engine-strict=false",
+        *packages,
+    ]
     subprocess.run(command, cwd=folder, check=True, timeout=NPM_BUDGET_S, stdin=subprocess.DEVNULL)
 
 

@@ -1,55 +1,95 @@
-"""A small real MCP server over stdio: a clock and a notebook. `python -m acpmux.agents.demo_mcp`."""
+"""A small real MCP server over stdio: a clock and a notebook. `python -m acpmux.agents.demo_mcp`.
+
+It speaks the tools part of the Model Context Protocol, needs nothing but the standard library, and ends with its input.
+"""
 
 import json
 import sys
 import time
 from typing import Any
 
-TOOLS = [
+from acpmux.untyped import as_object, as_text
+
+VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")  # newest first
+LINE_BYTES = 16 * 1024 * 1024
+TOOLS = (
     {"name": "clock", "description": "The time of day.", "inputSchema": {"type": "object", "properties": {}}},
     {
         "name": "note",
-        "description": "Keeps a note until the server ends.",
+        "description": "Keeps a note until the server ends, and tells all notes.",
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
     },
-]
+)
+
+
+class Refused(Exception):
+    """A request that is answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 class Server:
-    """Answers the requests of the Model Context Protocol that a client with tools makes."""
+    """Answers requests; keeps the notes."""
 
     def __init__(self) -> None:
-        self.notes: list[str] = []
+        self._notes: list[str] = []
 
-    def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        """The result, None for a method that is not known."""
-        if method == "initialize":
-            version = params.get("protocolVersion", "2025-06-18")
-            info = {"name": "acpmux-demo", "version": "1"}
-            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
-        if method == "tools/list":
-            return {"tools": TOOLS}
-        if method == "tools/call":
-            return {"content": [{"type": "text", "text": self._call(params.get("name"), params.get("arguments") or {})}]}
-        return {} if method == "ping" else None
+    def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result of one request. Raises: Refused."""
+        match method:
+            case "initialize":
+                asked = as_text(params.get("protocolVersion"))
+                version = asked if asked in VERSIONS else VERSIONS[0]
+                info = {"name": "acpmux-demo-mcp", "version": "1"}
+                return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            case "ping":
+                return {}
+            case "tools/list":
+                return {"tools": list(TOOLS)}
+            case "tools/call":
+                text, failed = self._call(as_text(params.get("name")), as_object(params.get("arguments")))
+                return {"content": [{"type": "text", "text": text}], "isError": failed}
+            case _:
+                raise Refused(-32601, f"no method {method[:100]!r}")
 
-    def _call(self, name: Any, arguments: dict[str, Any]) -> str:
-        if name == "clock":
-            return time.strftime("%H:%M:%S")
-        self.notes.append(str(arguments.get("text", "")))
-        return f"{len(self.notes)} note(s) kept"
+    def _call(self, tool: str | None, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """What a tool answers, and whether it failed."""
+        if tool == "clock":
+            return time.strftime("%H:%M:%S"), False
+        if tool != "note":
+            raise Refused(-32602, f"no tool {str(tool)[:100]!r}")
+        text = as_text(arguments.get("text"))
+        if text is None:
+            return "a note needs a text", True
+        self._notes.append(text)
+        return "\n".join(self._notes), False
+
+
+def reply_to(server: Server, line: bytes) -> dict[str, Any] | None:
+    """The answer to one line; None for a notification or an answer."""
+    try:
+        message = as_object(json.loads(line))
+    except (ValueError, RecursionError):
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "not JSON"}}
+    method = as_text(message.get("method"))
+    if method is None or "id" not in message:
+        return None
+    head: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    try:
+        return {**head, "result": server.answer(method, as_object(message.get("params")))}
+    except Refused as refused:
+        return {**head, "error": {"code": refused.code, "message": refused.message}}
 
 
 def main() -> None:
     server = Server()
-    for line in sys.stdin:
-        told = json.loads(line)
-        if "id" not in told or "method" not in told:
-            continue
-        result = server.answer(told["method"], told.get("params") or {})
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": told["id"]}
-        reply |= {"result": result} if result is not None else {"error": {"code": -32601, "message": "no such method"}}
-        print(json.dumps(reply), flush=True)
+    while line := sys.stdin.buffer.readline(LINE_BYTES):
+        reply = reply_to(server, line) if line.strip() else None
+        if reply is not None:
+            print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

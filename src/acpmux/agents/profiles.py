@@ -34,7 +34,8 @@ def find(name: str) -> Profile:
     near = difflib.get_close_matches(name, known, 2)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     raise UnknownAgent(
-        f"no agent is called {name[:60]!r}. {hint}See: acpmux agents, or add [agents.{name[:60]}] with a command to config.toml"
+        f"no agent is called {name[:60]!r}. {hint}See: acpmux agents, "
+        f"or add [agents.{name[:60]}] with a command to config.toml"
     )
 
 

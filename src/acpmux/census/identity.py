@@ -1,6 +1,7 @@
 """The exact command lines a configured server can show (SPEC section 4; pure).
 
-For a server that acpmux configured the marker in its environment is the evidence; its command line counts only where the profile says
+For a server that acpmux configured the marker in its environment is the evidence; its command line counts only
+where the profile says
 that the agent drops the environment.
 """
 
@@ -39,7 +40,7 @@ def matches(row: Row, server: Server, resolved: Resolved | None = None) -> bool:
 
 
 def _forms(server: Server, resolved: Resolved | None) -> list[tuple[bytes, ...]]:
-    forms = [(server.command.encode("utf-8", "surrogateescape"),)]
+    forms: list[tuple[bytes, ...]] = [(server.command.encode("utf-8", "surrogateescape"),)]
     if resolved is not None and resolved.path is not None:
         path = resolved.path.encode("utf-8", "surrogateescape")
         forms.append((path,))
@@ -57,7 +58,10 @@ def _title(argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def titles(server: Server) -> list[tuple[bytes, ...]]:
-    """What the listed launchers set as their title from these arguments; none with an empty or blank-holding argument."""
+    """What the listed launchers set as their title from these arguments.
+
+    None with an empty or blank-holding argument.
+    """
     args = list(server.args)
     if any(not arg or any(c.isspace() for c in arg) for arg in args):
         return []

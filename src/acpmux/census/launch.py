@@ -23,7 +23,11 @@ class Launch(NamedTuple):
 
 
 def read_launch(
-    servers: tuple[Server, ...], path: str, cwd: str, end_child: Callable[[int], None], budget_s: float = BUDGET_S
+    servers: tuple[Server, ...],
+    path: str,
+    cwd: str,
+    end_child: Callable[[int], None],
+    budget_s: float = BUDGET_S,
 ) -> Launch:
     """The record of a launch with these servers. `end_child` kills and reaps the reading child by its pid."""
     reader, writer = os.pipe()

@@ -1,6 +1,7 @@
 """Who still holds a pipe, a socket or a terminal to the harness: such a one would die of the harness's end.
 
-Pipes are matched by inode. Sockets have two inodes; the kernel tells the peer of each through sock_diag(7). Terminals are matched by
+Pipes are matched by inode. Sockets have two inodes; the kernel tells the peer of each through sock_diag(7).
+Terminals are matched by
 their device and, for a master, by the index in fdinfo.
 """
 
@@ -17,7 +18,10 @@ _NLMSG_DONE, _NLMSG_ERROR = 3, 2
 
 
 def tied(candidates: list[int], holders: list[int]) -> frozenset[int]:
-    """The candidates that share an open end with a holder. One whose files can't be read counts as tied: doubt keeps."""
+    """The candidates that share an open end with a holder.
+
+    One whose files can't be read counts as tied: doubt keeps.
+    """
     theirs: dict[int, set[str] | None] = {pid: _ends(pid) for pid in candidates}
     if all(ends is not None and not ends for ends in theirs.values()):
         return frozenset()
@@ -30,7 +34,9 @@ def tied(candidates: list[int], holders: list[int]) -> frozenset[int]:
 
 
 def _ends(pid: int) -> set[str] | None:
-    """The pipes (`pipe:N`), sockets (`socket:N`) and terminals (`tty:N`) a process holds, None when that can't be read."""
+    """The pipes (`pipe:N`), sockets (`socket:N`) and terminals (`tty:N`) a process holds, None when that can't be
+    read.
+    """
     found: set[str] = set()
     try:
         names = os.listdir(f"/proc/{pid}/fd")
@@ -43,11 +49,11 @@ def _ends(pid: int) -> set[str] | None:
             target = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
             continue
-        if target.startswith("pipe:[") or target.startswith("socket:["):
+        if target.startswith(("pipe:[", "socket:[")):
             found.add(target.replace("[", "").replace("]", ""))
-        elif target.startswith("/dev/pts/"):
+        elif target.startswith("/dev/pts/") and not target.startswith("/dev/pts/ptmx"):
             found.add(f"tty:{target[9:].split(' ')[0]}")
-        elif target.startswith("/dev/ptmx") or target.startswith("/dev/pts/ptmx"):
+        elif target.startswith(("/dev/ptmx", "/dev/pts/ptmx")):
             found.add(f"tty:{_master_index(pid, name)}")
     found.discard("tty:ptmx")
     return found
@@ -65,7 +71,10 @@ def _master_index(pid: int, fd: str) -> str:
 
 
 def _unix_peers() -> dict[str, str]:
-    """The peer's inode of every connected Unix socket of this network namespace, by inode; empty where the kernel tells none."""
+    """The peer's inode of every connected Unix socket of this network namespace, by inode.
+
+    Empty where the kernel tells none.
+    """
     request = struct.pack("=IHHII", 40, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, 1, 0)
     request += struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _UDIAG_SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
     found: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """One whole listing of what is under a harness, from /proc, or none (SPEC section 4).
 
-A process that forks itself onward hides from a single listing, and from two that agree. So two equal ones count only when the kernel's
+A process that forks itself onward hides from a single listing, and from two that agree. So two equal ones count
+only when the kernel's
 last pid did not move between them: then nothing was born that either could have missed. Sources: proc(5).
 """
 
@@ -55,7 +56,8 @@ class Stat:
 def list_harness(harness: Harness, host_pid: int, frozen: bool = False, with_adopted: bool = True) -> Listing:
     """Everything under the harness, and what left its tree for the host.
 
-    Raises: CensusError when it is not whole: the leader missing, a zombie or another process; the table moving through all tries;
+    Raises: CensusError when it is not whole: the leader missing, a zombie or another process; the table moving
+    through all tries;
     anything unreadable; an empty argv during an exec.
     """
     deadline = time.monotonic() + (WINDOW_FROZEN_S if frozen else WINDOW_S)
@@ -155,7 +157,10 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def children(pid: int) -> list[int]:
-    """The children of every thread: they belong to the thread that forked them, and a walk of main threads alone misses some."""
+    """The children of every thread.
+
+    They belong to the thread that forked them, and a walk of main threads alone misses some.
+    """
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -6,7 +6,10 @@ from acpmux.model.process import Row
 
 
 def by_parent(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    """Children by parent pid. A row older than the process it names as parent is no child of it: that pid was used again."""
+    """Children by parent pid.
+
+    A row older than the process it names as parent is no child of it: that pid was used again.
+    """
     listed = {row.pid: row for row in rows}
     found: dict[int, list[Row]] = {}
     for row in listed.values():

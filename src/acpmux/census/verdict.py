@@ -1,6 +1,7 @@
 """The judgement: what each process under a harness is, and whether the harness may end (SPEC section 4; pure).
 
-Everybody must be the harness itself, a configured server, or something under one. Whoever is not is somebody else, and holds it.
+Everybody must be the harness itself, a configured server, or something under one. Whoever is not is somebody else,
+and holds it.
 """
 
 from acpmux.census.identity import Resolved, matches
@@ -32,7 +33,9 @@ def judge(listing: Listing, harness: Harness, resolved: dict[str, Resolved] | No
     if leader is None or leader.start != harness.leader.start or leader.zombie:
         return Unknown("the agent's first process is not among the living")
     if harness.launch is not None and harness.launch.timed_out:
-        return Unknown(harness.launch.problems[0] if harness.launch.problems else "its configuration was not read in time")
+        return Unknown(
+            harness.launch.problems[0] if harness.launch.problems else "its configuration was not read in time"
+        )
     judged = _Judgement(listing, harness, resolved or {}).all()
     blockers = tuple(_blocker(one, listing) for one in judged if one.role is Role.OTHER)
     if blockers:
@@ -106,7 +109,9 @@ class _Judgement:
         """
         chain: list[int] = []
         current = self._rows[self._harness.leader.pid]
-        while is_launcher(current.argv) or (chain and _base(current.argv[0]) == b"sh" and current.argv[1:2] == (b"-c",)):
+        while is_launcher(current.argv) or (
+            chain and _base(current.argv[0]) == b"sh" and current.argv[1:2] == (b"-c",)
+        ):
             born = [
                 child
                 for child in self._children.get(current.pid, ())
@@ -150,7 +155,9 @@ class _Judgement:
                     self._server_of[child.pid] = server.name
 
     def _server(self, row: Row) -> Server | None:
-        """The configured server this row is, by its marker, or by its exact command line where no marker is required."""
+        """The configured server this row is, by its marker, or by its exact command line where no marker is
+        required.
+        """
         launch = self._harness.launch
         if launch is None or row.tool:
             return None
@@ -174,7 +181,11 @@ def is_launcher(argv: tuple[bytes, ...]) -> bool:
     if argv[0].startswith((b"npm exec ", b"npx ")):
         return True
     words = [_base(word) for word in argv[:3]]
-    return words[0] in (b"npx", b"uvx", b"bunx") or words[:2] in ([b"node", b"npx"], [b"uv", b"tool"], [b"uv", b"run"])
+    return words[0] in (b"npx", b"uvx", b"bunx") or words[:2] in (
+        [b"node", b"npx"],
+        [b"uv", b"tool"],
+        [b"uv", b"run"],
+    )
 
 
 def is_core(row: Row, rule: CoreRule) -> bool:

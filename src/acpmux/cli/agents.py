@@ -8,7 +8,10 @@ from acpmux.client import connect
 ANSWER_BUDGET_S = 10.0  # a walk over PATH
 
 
-@click.command("agents", epilog="Examples:\n\n\b\n  acpmux agents\n  acpmux agents --json | jq -r '.[] | select(.installed) | .name'")
+@click.command(
+    "agents",
+    epilog="Examples:\n\n\b\n  acpmux agents\n  acpmux agents --json | jq -r '.[] | select(.installed) | .name'",
+)
 @json_option
 def agents_command(as_json: bool) -> None:
     """Which agents are installed, and how to install the others."""
@@ -23,5 +26,7 @@ def agents_command(as_json: bool) -> None:
             mark, told = paint("installed", "green"), row["program"]
         else:
             mark, told = paint("not here ", "dim"), row["install"] or f"its program: {row['command'][0]}"
-        click.echo(f"{row['name'].ljust(width)}  {mark}  {row['title']}\n{' ' * width}             {paint(told, 'dim')}")
+        click.echo(
+            f"{row['name'].ljust(width)}  {mark}  {row['title']}\n{' ' * width}             {paint(told, 'dim')}"
+        )
     click.echo("\nStart one: acpmux new -a NAME      Your own: [agents.NAME] command = [...] in config.toml")

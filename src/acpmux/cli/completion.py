@@ -8,7 +8,8 @@ from acpmux.cli.output import json_option, print_json
 
 @click.command(
     "completion",
-    epilog='Examples:\n\n\b\n  eval "$(acpmux completion bash)"\n  acpmux completion fish > ~/.config/fish/completions/acpmux.fish',
+    epilog='Examples:\n\n\b\n  eval "$(acpmux completion bash)"\n'
+    "  acpmux completion fish > ~/.config/fish/completions/acpmux.fish",
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @json_option

@@ -58,12 +58,17 @@ def status_command(as_json: bool) -> None:
     click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}")
 
 
-@daemon_command.command("shutdown", epilog="Examples:\n\n\b\n  acpmux daemon shutdown\n  acpmux daemon shutdown --end-agents")
+@daemon_command.command(
+    "shutdown", epilog="Examples:\n\n\b\n  acpmux daemon shutdown\n  acpmux daemon shutdown --end-agents"
+)
 @click.option("--end-agents", is_flag=True, help="End every agent, also one with work under it.")
 @click.option("--all", "all_", is_flag=True, help="With --end-agents: work that left an agent's tree too.")
 @json_option
 def shutdown_command(end_agents: bool, all_: bool, as_json: bool) -> None:
-    """Put every session to sleep and end the daemon. Work that runs under one is in the way, and then nothing is ended."""
+    """Put every session to sleep and end the daemon.
+
+    Work that runs under one is in the way, and then nothing is ended.
+    """
     with connect(start=False) as connection:
         told = connection.request("_acpmux/shutdown", {"endAgents": end_agents, "all": all_}, SHUTDOWN_BUDGET_S)
     if as_json:

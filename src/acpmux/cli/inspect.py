@@ -17,10 +17,19 @@ from acpmux.cli.output import (
 from acpmux.client import connect
 
 ANSWER_BUDGET_S = 10.0  # a census takes 3 s over all its tries
-_VERDICTS = {"other": "yellow", "left-running": "yellow", "server": "cyan", "under-server": "cyan", "harness": "green"}
+_VERDICTS = {
+    "other": "yellow",
+    "left-running": "yellow",
+    "server": "cyan",
+    "under-server": "cyan",
+    "harness": "green",
+}
 
 
-@click.command("ps", epilog="Examples:\n\n\b\n  acpmux ps web\n  acpmux ps --json web\n  acpmux ps        (all awake sessions)")
+@click.command(
+    "ps",
+    epilog="Examples:\n\n\b\n  acpmux ps web\n  acpmux ps --json web\n  acpmux ps        (all awake sessions)",
+)
 @click.argument("name", required=False)
 @json_option
 def ps_command(name: str | None, as_json: bool) -> None:

@@ -16,7 +16,10 @@ END_BUDGET_S = 60.0  # a stop waits out a retirement under way; the host's own b
 @session_argument
 @json_option
 def hibernate_command(name: str, as_json: bool) -> None:
-    """Sleep now: deadline and attached clients are ignored, and nothing else. Refused, it names what runs; exit code 1."""
+    """Sleep now: deadline and attached clients are ignored, and nothing else.
+
+    Refused, it names what runs; exit code 1.
+    """
     told = _ask("_acpmux/hibernate", {"sessionId": name}, END_BUDGET_S)
     print_json(told) if as_json else click.echo(f"{name} sleeps. It wakes with the next prompt, or: acpmux wake {name}")
 
@@ -30,7 +33,10 @@ def wake_command(name: str, as_json: bool) -> None:
     print_json(told) if as_json else click.echo(f"{name} is awake.")
 
 
-@click.command("stop", epilog="Examples:\n\n\b\n  acpmux stop web\n  acpmux stop web --all    (and work that left its tree)")
+@click.command(
+    "stop",
+    epilog="Examples:\n\n\b\n  acpmux stop web\n  acpmux stop web --all    (and work that left its tree)",
+)
 @session_argument
 @click.option("--all", "all_", is_flag=True, help="End work that left the agent's tree too.")
 @json_option
@@ -59,7 +65,10 @@ def rm_command(names: tuple[str, ...], as_json: bool) -> None:
         _ended(name, "removed", told, as_json)
 
 
-@click.command("set", epilog="Examples:\n\n\b\n  acpmux set web --idle-after 10m\n  acpmux set web --policy approve-reads --name site")
+@click.command(
+    "set",
+    epilog="Examples:\n\n\b\n  acpmux set web --idle-after 10m\n  acpmux set web --policy approve-reads --name site",
+)
 @session_argument
 @click.option("--name", "new_name", help="A new name.")
 @click.option("--policy", type=click.Choice(POLICIES))
@@ -67,14 +76,21 @@ def rm_command(names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--title")
 @json_option
 def set_command(
-    name: str, new_name: str | None, policy: str | None, idle_after: str | None, title: str | None, as_json: bool
+    name: str,
+    new_name: str | None,
+    policy: str | None,
+    idle_after: str | None,
+    title: str | None,
+    as_json: bool,
 ) -> None:
     """Change what acpmux keeps of a session."""
     params = {"name": new_name, "policy": policy, "idleAfter": idle_after, "title": title}
     if not any(params.values()):
         raise UsageFault("nothing to change; see: acpmux set --help")
     told = _ask("_acpmux/set", {"sessionId": name, **params}, END_BUDGET_S)
-    print_json(told) if as_json else click.echo(f"{told['name']}: policy {told['policy']}, idle after {told['idleAfter']}")
+    print_json(told) if as_json else click.echo(
+        f"{told['name']}: policy {told['policy']}, idle after {told['idleAfter']}"
+    )
 
 
 def _ask(method: str, params: dict[str, Any], budget_s: float) -> Any:
@@ -91,4 +107,6 @@ def _ended(name: str, what: str, told: dict[str, Any], as_json: bool) -> None:
     for process in left:
         click.echo(f"  left running: pid {process['pid']}  {process['command']}")
     if left and what == "stopped":
-        click.echo(f"  They left the agent's tree. To end them too: acpmux stop {name} --all, before it is stopped, or kill PID")
+        click.echo(
+            "  They left the agent's tree, so a stop leaves them. End them by their pids, or next time: stop --all"
+        )

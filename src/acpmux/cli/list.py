@@ -29,7 +29,9 @@ STATUSES = ("hibernated", "waking", "ready", "running", "waiting", "parked", "hi
 def ls_command(status: str | None, as_json: bool) -> None:
     """List the sessions, each with its status and when it will sleep."""
     with connect() as connection:
-        rows = connection.request("_acpmux/sessions", {"status": status}, ANSWER_BUDGET_S)["sessions"]
+        rows: list[dict[str, Any]] = connection.request("_acpmux/sessions", {"status": status}, ANSWER_BUDGET_S)[
+            "sessions"
+        ]
     if as_json:
         print_json(rows)
         return

@@ -1,4 +1,7 @@
-"""What is printed: JSON for scripts, columns for people, colour only where it is wanted (NO_COLOR, pipes, dumb terminals)."""
+"""What is printed.
+
+JSON for scripts, columns for people, colour only where it is wanted (NO_COLOR, pipes, dumb terminals).
+"""
 
 import json
 import os
@@ -65,7 +68,9 @@ STATUS_COLOURS = {
 }
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]], paints: dict[int, Callable[[str], str]] | None = None) -> None:
+def columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]], paints: dict[int, Callable[[str], str]] | None = None
+) -> None:
     """Aligned columns by hand: rich would cost more than the whole command."""
     table = [head, *rows]
     widths = [max(len(str(row[i])) for row in table) for i in range(len(head))]

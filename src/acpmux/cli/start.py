@@ -23,7 +23,11 @@ def _common(function: Any) -> Any:
         click.option("--cwd", type=click.Path(file_okay=False), default=".", help="Its folder (default: this one)."),
         click.option("--policy", type=click.Choice(POLICIES), help="How permissions are answered (default: ask)."),
         click.option("--idle-after", metavar="D", help="Sleep after this long idle: 90s, 2m, never."),
-        click.option("--mcp-config", type=click.Path(exists=True, dir_okay=False), help="More MCP servers, as in .mcp.json."),
+        click.option(
+            "--mcp-config",
+            type=click.Path(exists=True, dir_okay=False),
+            help="More MCP servers, as in .mcp.json.",
+        ),
     ):
         function = option(function)
     return function
@@ -31,7 +35,7 @@ def _common(function: Any) -> Any:
 
 @click.command(
     "new",
-    epilog="Examples:\n\n\b\n  acpmux new -a claude\n  acpmux new -a codex -n api --cwd ~/src/api --policy approve-reads\n"
+    epilog="Examples:\n\n\b\n  acpmux new -a claude\n  acpmux new -a codex -n api --cwd ~/src/api\n"
     "  acpmux new -a claude --mcp-config .mcp.json -d 'run the tests'",
 )
 @_common
@@ -57,10 +61,17 @@ def new_command(prompt: str | None, detach: bool, as_json: bool, **options: Any)
         )
 
 
-@click.command("run", epilog="Examples:\n\n\b\n  acpmux run -a claude 'explain this repository'\n  acpmux run -a codex --json 'hi'")
+@click.command(
+    "run",
+    epilog="Examples:\n\n\b\n  acpmux run -a claude 'explain this repository'\n  acpmux run -a codex --json 'hi'",
+)
 @_common
 @click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end.")
-@click.option("--on-permission", type=click.Choice(("wait", "deny", "fail")), help="Default: deny when nobody can be asked.")
+@click.option(
+    "--on-permission",
+    type=click.Choice(("wait", "deny", "fail")),
+    help="Default: deny when nobody can be asked.",
+)
 @click.argument("text")
 @json_option
 def run_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
@@ -69,10 +80,17 @@ def run_command(text: str, timeout: float | None, on_permission: str | None, as_
         sys.exit(_run(connection, options, text, timeout, on_permission, as_json))
 
 
-@click.command("exec", epilog="Examples:\n\n\b\n  acpmux exec -a claude 'write a haiku'\n  echo 'fix it' | xargs acpmux exec -a codex")
+@click.command(
+    "exec",
+    epilog="Examples:\n\n\b\n  acpmux exec -a claude 'write a haiku'\n  echo 'fix it' | xargs acpmux exec -a codex",
+)
 @_common
 @click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end.")
-@click.option("--on-permission", type=click.Choice(("wait", "deny", "fail")), help="Default: deny when nobody can be asked.")
+@click.option(
+    "--on-permission",
+    type=click.Choice(("wait", "deny", "fail")),
+    help="Default: deny when nobody can be asked.",
+)
 @click.argument("text")
 @json_option
 def exec_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
@@ -121,7 +139,7 @@ def _new(connection: Connection, options: dict[str, Any], prompt: str | None, pr
         extras["mcpConfig"] = _config_text(options["mcp_config"])
     if prompt is not None:
         extras["prompt"] = {"blocks": [{"type": "text", "text": prompt}], "promptId": prompt_id}
-    params = {"cwd": os.path.abspath(options["cwd"]), "mcpServers": [], "_meta": {"acpmux": extras}}
+    params: dict[str, Any] = {"cwd": os.path.abspath(options["cwd"]), "mcpServers": [], "_meta": {"acpmux": extras}}
     return connection.request("session/new", params, START_BUDGET_S)
 
 

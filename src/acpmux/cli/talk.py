@@ -2,20 +2,22 @@
 
 import secrets
 import sys
+from typing import Any
 
 import click
 
 from acpmux.cli import turn
 from acpmux.cli.output import json_option, print_json, session_argument
-from acpmux.client import connect
+from acpmux.client import Connection, connect
 from acpmux.errors import StateFault, UsageFault
+from acpmux.untyped import as_object, as_text
 
 ANSWER_BUDGET_S = 10.0  # the daemon answers from its log
 
 
 @click.command(
     "send",
-    epilog="Examples:\n\n\b\n  acpmux send web 'add a test for the parser'\n  acpmux send web --no-wait 'run everything'\n"
+    epilog="Examples:\n\n\b\n  acpmux send web 'add a test'\n  acpmux send web --no-wait 'run everything'\n"
     "  git diff | acpmux send web -\n  acpmux send web --json --timeout 60 'status?'",
 )
 @session_argument
@@ -47,7 +49,12 @@ def send_command(
     with connect() as connection:
         if no_wait:
             blocks = [{"type": "text", "text": text}]
-            params = {"sessionId": name, "prompt": blocks, "promptId": prompt_id, "onPermission": on_permission}
+            params = {
+                "sessionId": name,
+                "prompt": blocks,
+                "promptId": prompt_id,
+                "onPermission": on_permission,
+            }
             told = connection.request("_acpmux/prompt", params, ANSWER_BUDGET_S)
             if as_json:
                 print_json(told)
@@ -71,7 +78,11 @@ def send_command(
 def last_command(name: str, count: int, as_json: bool) -> None:
     """Print the last replies, asleep or not; nothing is woken."""
     with connect() as connection:
-        params = {"sessionId": name, "kinds": ["turn_started", "turn_ended", "turn_failed"], "last": 3 * count}
+        params = {
+            "sessionId": name,
+            "kinds": ["turn_started", "turn_ended", "turn_failed"],
+            "last": 3 * count,
+        }
         found = connection.request("_acpmux/events", params, ANSWER_BUDGET_S)["events"]
         ids = list(dict.fromkeys(event["promptId"] for event in found))[-count:]
         turns = [_turn(connection, name, prompt_id, found) for prompt_id in ids]
@@ -84,13 +95,11 @@ def last_command(name: str, count: int, as_json: bool) -> None:
         click.echo(told["reply"] or f"({told['stopReason'] or told['error'] or 'no text yet'})")
 
 
-def _turn(connection: object, name: str, prompt_id: str, found: list[dict]) -> dict:  # type: ignore[type-arg]
-    from acpmux.client import Connection
-
-    assert isinstance(connection, Connection)
+def _turn(connection: Connection, name: str, prompt_id: str, found: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [event for event in found if event["promptId"] == prompt_id]
     first = min(event["seq"] for event in mine)
-    after, reply, end = first - 1, "", None
+    after, reply = first - 1, ""
+    end: dict[str, Any] | None = None
     while end is None:
         params = {"sessionId": name, "afterSeq": after, "limit": 1000}
         events = connection.request("_acpmux/events", params, ANSWER_BUDGET_S)["events"]
@@ -101,13 +110,13 @@ def _turn(connection: object, name: str, prompt_id: str, found: list[dict]) -> d
             if event["promptId"] != prompt_id:
                 continue
             if event["kind"] == "update":
-                update = event["body"].get("update", {})
+                update = as_object(event["body"].get("update"))
                 if update.get("sessionUpdate") == "agent_message_chunk":
-                    reply += (update.get("content") or {}).get("text") or ""
+                    reply += as_text(as_object(update.get("content")).get("text")) or ""
             elif event["kind"] in ("turn_ended", "turn_failed"):
                 end = event
                 break
-    body = end["body"] if end else {}
+    body: dict[str, Any] = end["body"] if end else {}
     return {
         "promptId": prompt_id,
         "reply": reply,

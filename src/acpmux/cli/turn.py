@@ -9,6 +9,7 @@ import click
 from acpmux.cli.output import paint
 from acpmux.client import Connection, Notification
 from acpmux.errors import AcpmuxError, BudgetSpent
+from acpmux.untyped import as_object, as_text
 
 ALL_DENIED = 5  # the contract's exit code for a turn whose every permission was denied
 CANCEL_BUDGET_S = 10.0  # an agent ends a cancelled turn in half a second
@@ -29,7 +30,7 @@ class Screen:
         if self._quiet:
             return
         if told.method == "session/update" and self._mine:
-            self._update(told.params.get("update") or {})
+            self._update(as_object(told.params.get("update")))
         elif told.method == "_acpmux/event":
             self._event(told.params)
 
@@ -46,15 +47,15 @@ class Screen:
     def _update(self, update: dict[str, Any]) -> None:
         kind = update.get("sessionUpdate")
         if kind == "agent_message_chunk":
-            text = (update.get("content") or {}).get("text")
-            if isinstance(text, str) and text:
+            text = as_text(as_object(update.get("content")).get("text"))
+            if text:
                 click.echo(text, nl=False)
                 self._open_line = not text.endswith("\n")
         elif kind == "tool_call":
             self.note(f"[{update.get('kind') or 'tool'}] {update.get('title') or ''}")
 
     def _event(self, params: dict[str, Any]) -> None:
-        body, kind = params.get("body") or {}, params.get("kind")
+        body, kind = as_object(params.get("body")), params.get("kind")
         if kind == "turn_started":
             self._mine = self._prompt_id in (None, body.get("promptId"))
         elif kind == "waking":
@@ -96,7 +97,7 @@ def prompt_turn(
     except BudgetSpent:
         screen.end()
         raise BudgetSpent(
-            f"no end of the turn within {budget_s:g} s; it goes on. Its reply: acpmux send {session_id} --prompt-id {prompt_id} TEXT"
+            f"no end of the turn within {budget_s:g} s; it goes on. Its reply, later: acpmux last {session_id}"
         ) from None
     except KeyboardInterrupt:
         _cancel(connection, session_id, screen)

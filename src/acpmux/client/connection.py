@@ -1,4 +1,7 @@
-"""A blocking JSON-RPC connection over the daemon's Unix socket. No asyncio: a one-shot command starts in milliseconds."""
+"""A blocking JSON-RPC connection over the daemon's Unix socket.
+
+No asyncio: a one-shot command starts in milliseconds.
+"""
 
 import json
 import socket
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from acpmux.errors import AcpmuxError, BudgetSpent, DaemonUnreachable, Internal, by_code
+from acpmux.untyped import as_object
 
 CHUNK_BYTES = 256 * 1024
 
@@ -63,7 +67,8 @@ class Connection:
     ) -> Any:
         """The result of one request; `hear` gets every notification that comes before it.
 
-        Raises: the AcpmuxError the daemon answered; BudgetSpent after `budget_s` (None waits for ever); DaemonUnreachable.
+        Raises: the AcpmuxError the daemon answered; BudgetSpent after `budget_s` (None waits for ever);
+        DaemonUnreachable.
         """
         request_id = self.send(method, params)
         deadline = None if budget_s is None else time.monotonic() + budget_s
@@ -96,7 +101,7 @@ class Connection:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         told = json.loads(line)
-        return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return as_object(told)
 
     def pending(self) -> bool:
         """True when a whole message is here already."""
@@ -131,10 +136,10 @@ def _notification(told: dict[str, Any]) -> Notification:
 
 def result_of(told: dict[str, Any]) -> Any:
     """The result of an answer. Raises: the AcpmuxError it stands for."""
-    error = told.get("error")
-    if error is None:
+    if told.get("error") is None:
         return told.get("result")
-    data = error.get("data") if isinstance(error.get("data"), dict) else {}
+    error = as_object(told["error"])
+    data = as_object(error.get("data"))
     known = by_code().get(data.get("code", ""))
     kind = known if known is not None and known is not Internal else RemoteError
     raised = kind(error.get("message", "no message"), detail=data.get("detail"), session_id=data.get("sessionId"))

@@ -35,7 +35,10 @@ def connect(start: bool = True) -> Connection:
 
 
 def _started(paths: Paths, path: str) -> Connection:
-    """Two clients may do this at once: the daemon that loses the race for the lock goes, and both connect to the other."""
+    """Two clients may do this at once.
+
+    The daemon that loses the race for the lock goes, and both connect to the other.
+    """
     paths.prepare()
     output = paths.logs / "daemon.out"
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:

@@ -1,6 +1,7 @@
 """The launcher stage: becomes a child subreaper, then turns into the host.
 
-The setting survives exec (prctl(2), PR_SET_CHILD_SUBREAPER), so ctypes, which costs two megabytes, stays out of the host itself.
+The setting survives exec (prctl(2), PR_SET_CHILD_SUBREAPER), so ctypes, which costs two megabytes, stays out of the
+host itself.
 """
 
 import os
@@ -11,7 +12,10 @@ _STAGE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.loop
 
 
 def main() -> None:
-    """Ends in exec. Without a subreaper the host still works; what leaves the tree is then found by its environment only."""
+    """Ends in exec.
+
+    Without a subreaper the host still works; what leaves the tree is then found by its environment only.
+    """
     if sys.platform == "linux":
         import ctypes
 

@@ -1,6 +1,7 @@
 """The spawn of the harness: a process group of its own in the host's session, and never reaped before the end.
 
-A group, not a session: a harness that was stopped by a host that then died would stay stopped for ever in a session of its own, while
+A group, not a session: a harness that was stopped by a host that then died would stay stopped for ever in a session
+of its own, while
 an orphaned group in this one is continued by the kernel (setpgid(2)).
 """
 
@@ -62,6 +63,7 @@ def spawn(spec: Spec) -> Child:
 
 def _become(spec: Spec, stdio: tuple[int, int, int], failed: int) -> None:
     """In the child: ends in exec, or tells why not. Every other descriptor is close-on-exec."""
+    where = "group"
     try:
         os.setpgid(0, 0)
         for number, fd in enumerate(stdio):

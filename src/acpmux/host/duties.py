@@ -1,6 +1,7 @@
 """What a daemon may ask of a host, and what a host does when its harness goes by itself."""
 
 import os
+import selectors
 import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from acpmux.census.verdict import command_text
 from acpmux.host import retire
 from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
 from acpmux.host.settle import Settle
-from acpmux.host.signals import send, send_group
+from acpmux.host.signals import open_targets_of, send, send_group
 from acpmux.model.process import Identity, Judged, Role, Row, Unknown
 from acpmux.wire.hostframe import Frame
 
@@ -31,6 +32,7 @@ class Duties:
         self._known: dict[Identity, Judged] = {}
         self._ending: Ending | None = None
         self._then: Callable[[], None] | None = None
+        self._watched: set[int] = set()
         self.cancelled = False
 
     def perform(self, frame: Frame) -> None:
@@ -131,6 +133,7 @@ class Duties:
         )
 
     def _refuse(self, request: int, refusal: retire.Refusal) -> None:
+        self._watch(refusal)
         self._host.answer(
             "refused",
             id=request,
@@ -139,6 +142,23 @@ class Duties:
             retry=refusal.retry,
             blockers=[list(blocker) for blocker in refusal.blockers],
         )
+
+    def _watch(self, refusal: retire.Refusal) -> None:
+        """Watches those in the way without a poll, to say when the last of them has ended."""
+        for fd in self._watched:
+            self._host.selector.unregister(fd)
+            os.close(fd)
+        targets = open_targets_of(refusal.blockers)
+        self._watched = {target.fd for target in targets}
+        for target in targets:
+            self._host.selector.register(target.fd, selectors.EVENT_READ, self._blocker_gone)
+
+    def _blocker_gone(self, key: selectors.SelectorKey, _: Any) -> None:
+        self._watched.discard(key.fd)
+        self._host.selector.unregister(key.fd)
+        os.close(key.fd)
+        if not self._watched:
+            self._host.answer("freed")
 
     def _cancel(self) -> None:
         if self._ending is not None:
@@ -210,7 +230,10 @@ class Duties:
     # ------------------------------------------------------------ row 7
 
     def leader_gone(self) -> None:
-        """The leader's exit is not the end: its group, its core and its servers are ended by identity. In an ending it is awaited."""
+        """The leader's exit is not the end: its group, its core and its servers are ended by identity.
+
+        In an ending it is awaited.
+        """
         if self._ending is not None or self._host.state != "running":
             return
         self._host.state = "ending"

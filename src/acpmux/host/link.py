@@ -31,10 +31,10 @@ class Listener:
 
     def _accept(self, *_: Any) -> None:
         try:
-            connection, _ = self._socket.accept()
+            connection = self._socket.accept()[0]
         except OSError:
             return
-        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid != os.getuid():
             connection.close()
             return

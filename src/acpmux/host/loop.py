@@ -26,7 +26,10 @@ ALONE_S = 3600.0  # an ended host that nobody fetches: its outcome is in its rec
 
 
 class Host:
-    """One incarnation. `answer` goes to the daemon when one is linked; what must not be lost is also kept as `outcome`."""
+    """One incarnation.
+
+    `answer` goes to the daemon when one is linked; what must not be lost is also kept as `outcome`.
+    """
 
     def __init__(self, spec: specs.Spec, launch: Launch, born: child.Child) -> None:
         self.spec = spec
@@ -58,8 +61,8 @@ class Host:
         for fd in (self._wake_read, wake_write):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.timers.after(0, self.duties.end_alone) and None)
+        signal.signal(signal.SIGCHLD, _noted)
+        signal.signal(signal.SIGTERM, self._told_to_end)
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
         self._unlinked = self.timers.after(FIRST_LINK_S, self.duties.end_alone)
 
@@ -70,6 +73,9 @@ class Host:
                 key.data(key, mask)
             self.timers.run_due()
         self._listener.close()
+
+    def _told_to_end(self, *_: Any) -> None:
+        self.timers.after(0, self.duties.end_alone)
 
     # ------------------------------------------------------------ the link
 
@@ -208,6 +214,10 @@ class Host:
 
     def verdict(self, frozen: bool = False) -> Verdict:
         return retire.census(self.harness, os.getpid(), frozen, self.launch.resolved)
+
+
+def _noted(*_: Any) -> None:
+    """The wake-up descriptor tells the loop."""
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Ends what a crashed host left of its harness: `python -m acpmux.host.orphan FOLDER`.
 
-Its proof: the leader's pid with its start time in this boot, or the host's own id in a process's environment together with a
+Its proof: the leader's pid with its start time in this boot, or the host's own id in a process's environment
+together with a
 server's marker or the leader's process group.
 """
 

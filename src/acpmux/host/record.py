@@ -1,9 +1,12 @@
-"""The file a host is found by, and the lock that proves it lives. A pid proves nothing; a dropped lock proves death (flock(2))."""
+"""The file a host is found by, and the lock that proves it lives.
+
+A pid proves nothing; a dropped lock proves death (flock(2)).
+"""
 
 import fcntl
 import json
 import os
-from typing import Any
+from typing import Any, cast
 
 from acpmux.census.table import boot_id
 from acpmux.host.spec import Spec
@@ -45,7 +48,7 @@ def read_record(folder: str) -> dict[str, Any] | None:
             told = json.loads(file.read(1_000_000))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None  # pyright: ignore[reportUnknownVariableType]
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else None
 
 
 def lock_is_free(folder: str) -> bool:

@@ -1,4 +1,7 @@
-"""Settle: some agents take a prompt before their servers have connected, and then work without them (SPEC section 7)."""
+"""Settle.
+
+Some agents take a prompt before their servers have connected, and then work without them (SPEC section 7).
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,8 @@
 """Every signal acpmux ever sends. Its one rule: only to proven identities.
 
 A process is opened by pidfd first and its start time read again after that, so a pid that was used again is never hit
-(pidfd_open(2)). A group is signalled only while its leader is our own unreaped child, so the group id can't be anybody else's.
+(pidfd_open(2)). A group is signalled only while its leader is our own unreaped child, so the group id can't be
+anybody else's.
 """
 
 import os
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from acpmux.census.table import identity_of
 from acpmux.census.verdict import command_text
-from acpmux.model.process import Identity, Row
+from acpmux.model.process import Blocker, Identity, Row
 
 
 class Target(NamedTuple):
@@ -23,16 +24,26 @@ class Target(NamedTuple):
 
 def open_target(row: Row) -> Target | None:
     """None when the process is gone, or another one has its pid."""
-    if row.pid <= 1 or row.pid == os.getpid():
+    return _open(row.identity, command_text(row.argv))
+
+
+def open_targets_of(blockers: tuple[Blocker, ...]) -> list[Target]:
+    """Those in the way that still run, opened to be watched."""
+    found = (_open(Identity(blocker.pid, blocker.start), blocker.command) for blocker in blockers)
+    return [target for target in found if target is not None]
+
+
+def _open(identity: Identity, command: str) -> Target | None:
+    if identity.pid <= 1 or identity.pid == os.getpid():
         return None
     try:
-        fd = os.pidfd_open(row.pid)
+        fd = os.pidfd_open(identity.pid)
     except OSError:
         return None
-    if identity_of(row.pid) != row.identity:
+    if identity_of(identity.pid) != identity:
         os.close(fd)
         return None
-    return Target(row.identity, fd, command_text(row.argv))
+    return Target(identity, fd, command)
 
 
 def send(target: Target, number: int) -> bool:
@@ -45,7 +56,10 @@ def send(target: Target, number: int) -> bool:
 
 
 def send_group(leader: Identity, number: int) -> None:
-    """Signals the group that our own child `leader` leads. The caller has not reaped it, so its pid is its own still."""
+    """Signals the group that our own child `leader` leads.
+
+    The caller has not reaped it, so its pid is its own still.
+    """
     if leader.pid <= 1 or leader.pid in (os.getpid(), os.getpgrp()):
         return
     try:

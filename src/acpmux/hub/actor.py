@@ -1,7 +1,9 @@
 """One session's mailbox: events in, one commit a batch, then effects out.
 
-Its one rule: records before effects. Whatever a step decided is in the log before anybody hears of it. There are no locks:
-only this task changes the session. Read next: `rules/lifecycle.py`, what it decides, and `hub/effects.py`, how it is done.
+Its one rule: records before effects. Whatever a step decided is in the log before anybody hears of it. There are no
+locks:
+only this task changes the session. Read next: `rules/lifecycle.py`, what it decides, and `hub/effects.py`, how it
+is done.
 """
 
 import asyncio
@@ -25,7 +27,15 @@ RETRY_S = 1.0  # a store that failed (a full disk) is tried again for what the h
 
 log = logging.getLogger(__name__)
 
-_OF_A_CLIENT = (m.PromptAsked, m.RequestAsked, m.AskAnswered, m.WakeAsked, m.SleepAsked, m.StopAsked, m.ChangeAsked)
+_OF_A_CLIENT = (
+    m.PromptAsked,
+    m.RequestAsked,
+    m.AskAnswered,
+    m.WakeAsked,
+    m.SleepAsked,
+    m.StopAsked,
+    m.ChangeAsked,
+)
 
 
 class Posted(NamedTuple):
@@ -79,7 +89,8 @@ class Actor:
             self.answers.forget(token)
 
     async def enqueue(self, prompt: Prompt) -> str:
-        """Stores a prompt and returns without waiting for its turn: "queued", "running", or "done" for an id that ran before.
+        """Stores a prompt and returns without waiting for its turn: "queued", "running", or "done" for an id that
+        ran before.
 
         Raises: StoreError; then it is not stored.
         """

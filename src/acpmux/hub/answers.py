@@ -14,7 +14,10 @@ from acpmux.rules.messages import Done, Reject, Reply
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one prompt ended. `payload` is the harness's raw result when `ok`, else an error object {code, message, error}."""
+    """How one prompt ended.
+
+    `payload` is the harness's raw result when `ok`, else an error object {code, message, error}.
+    """
 
     prompt_id: PromptId
     first_seq: Seq
@@ -106,5 +109,12 @@ def _outcome(first: Seq, last: Seq, ok: bool, body: bytes) -> Outcome:
     else:
         payload = json.dumps({key: told[key] for key in ("code", "message", "error")}).encode()
     return Outcome(
-        PromptId(told["promptId"]), first, last, ok, payload, told.get("stopReason", ""), told["asked"], told["denied"]
+        PromptId(told["promptId"]),
+        first,
+        last,
+        ok,
+        payload,
+        told.get("stopReason", ""),
+        told["asked"],
+        told["denied"],
     )

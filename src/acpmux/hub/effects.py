@@ -108,7 +108,12 @@ class Effects:
                 case _:
                     raise AssertionError(f"no hand for {type(effect).__name__}")
         except AcpmuxError as error:
-            log.info("not sent session=%s effect=%s error=%s", self._actor.session_id, type(effect).__name__, error.code)
+            log.info(
+                "not sent session=%s effect=%s error=%s",
+                self._actor.session_id,
+                type(effect).__name__,
+                error.code,
+            )
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
         return self._engine.spawn(f"{name}:{self._actor.session_id}", work)
@@ -119,7 +124,10 @@ class Effects:
     # ------------------------------------------------------------ up
 
     async def _wake_up(self, incarnation: int) -> None:
-        """Two tries; both failed, the session sleeps again with the reason. An error of ours ends here too, as a failed wake."""
+        """Two tries; both failed, the session sleeps again with the reason.
+
+        An error of ours ends here too, as a failed wake.
+        """
         try:
             async with self._engine.wakes:
                 await self._try(incarnation)
@@ -167,7 +175,12 @@ class Effects:
             return
         if isinstance(event, m.Retired):
             self.harness = None
-            log.info("hibernated session=%s ended=%d took_ms=%d", self._actor.session_id, len(event.ended), event.took_ms)
+            log.info(
+                "hibernated session=%s ended=%d took_ms=%d",
+                self._actor.session_id,
+                len(event.ended),
+                event.took_ms,
+            )
         self._tell(event, incarnation)
 
     async def _end(self, all_: bool) -> None:

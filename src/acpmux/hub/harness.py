@@ -15,6 +15,7 @@ from acpmux.model.ids import AgentSessionId, HostSeq, PromptId
 from acpmux.model.process import Blocker
 from acpmux.ports import HostLink
 from acpmux.rules import messages as m
+from acpmux.untyped import as_object
 from acpmux.wire import acp, jsonrpc
 
 RETIRE_BUDGET_S = 30.0  # grace (5 s) and what the host's own steps take; a host that is silent for longer is lost
@@ -100,8 +101,15 @@ class Harness:
         )
         self._down(event, LaunchFailed(_exit_text(event)))
 
+    def freed(self) -> None:
+        if self._awake:
+            self._post(m.BlockersGone())
+
     def lost(self, reason: str) -> None:
-        self._down(m.HarnessExited(None, None, reason, lost=True), LaunchFailed(f"the agent's host was lost: {reason}"))
+        self._down(
+            m.HarnessExited(None, None, reason, lost=True),
+            LaunchFailed(f"the agent's host was lost: {reason}"),
+        )
 
     def _down(self, event: m.HarnessExited, error: AcpmuxError) -> None:
         if self._gone is not None:
@@ -198,7 +206,10 @@ class Harness:
             return None
         if header["t"] == "refused":
             return m.RetireRefused(
-                str(header.get("kind")), str(header.get("reason")), bool(header.get("retry")), blockers_of(header)
+                str(header.get("kind")),
+                str(header.get("reason")),
+                bool(header.get("retry")),
+                blockers_of(header),
             )
         await self.link.close()
         return m.Retired(
@@ -270,8 +281,8 @@ def error_text(response: jsonrpc.Response) -> str:
     """The message of an error answer, with the detail agents put into its data, bounded."""
     told = _object(response.payload)
     text = str(told.get("message") or "the agent answered with an error")
-    data = told.get("data")
-    detail = data.get("details") or data.get("message") if isinstance(data, dict) else data  # pyright: ignore
+    data: Any = told.get("data")
+    detail = as_object(data).get("details") or as_object(data).get("message") or data
     return (f"{text}: {detail}" if isinstance(detail, str) and detail != text else text)[:1000]
 
 
@@ -281,7 +292,9 @@ def require(response: jsonrpc.Response, doing: str) -> bytes:
         return response.payload
     code = _object(response.payload).get("code")
     if code == -32000:
-        raise HarnessError(f"the agent wants you to sign in first ({error_text(response)}): start it once by itself and log in")
+        raise HarnessError(
+            f"the agent wants you to sign in first ({error_text(response)}): start it once by itself and log in"
+        )
     raise HarnessError(f"{doing}: {error_text(response)}", detail=str(code))
 
 
@@ -290,7 +303,7 @@ def _object(payload: bytes) -> dict[str, Any]:
         told = json.loads(payload)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    return as_object(told)
 
 
 def _exit_text(event: m.HarnessExited) -> str:

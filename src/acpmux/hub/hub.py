@@ -97,7 +97,9 @@ class Hub:
     def check_name(self, name: str) -> None:
         """Raises: UsageFault for a name that can't be one, NameTaken when an open session has it."""
         if not name or len(name) > NAME_LIMIT or not all(c.isalnum() or c in "._-" for c in name) or name[0] in "-.":
-            raise UsageFault(f"{name[:80]!r} can't be a session's name: up to {NAME_LIMIT} letters, digits, '.', '_' and '-'")
+            raise UsageFault(
+                f"{name[:80]!r} can't be a session's name: up to {NAME_LIMIT} letters, digits, '.', '_' and '-'"
+            )
         for actor in self._actors.values():
             if actor.session.checkpoint.name == name:
                 raise NameTaken(f"a session is already called {name!r}; see: acpmux ls")
@@ -148,14 +150,17 @@ class Hub:
         if len(there) == 1:
             return there[0]
         found = f"these are installed: {', '.join(there)}" if there else "none is installed yet"
-        raise UsageFault(f"which agent? Say it with -a NAME or set default_agent in config.toml; {found}. See: acpmux agents")
+        raise UsageFault(
+            f"which agent? Say it with -a NAME or set default_agent in config.toml; {found}. See: acpmux agents"
+        )
 
     # ------------------------------------------------------------ make
 
     async def create(self, new: NewSession) -> Actor:
         """A new session with its harness started.
 
-        Raises: HarnessFault when it doesn't start: without a prompt no session is kept, with one it is kept, asleep, and the
+        Raises: HarnessFault when it doesn't start: without a prompt no session is kept, with one it is kept,
+        asleep, and the
         error names it.
         """
         name = new.agent or self._default_agent()
@@ -257,7 +262,10 @@ class Hub:
     # ------------------------------------------------------------ begin and end
 
     async def recover(self) -> None:
-        """Reads every stored session. Nothing is woken; what a dead daemon left in mid-turn is written as outcome unknown."""
+        """Reads every stored session.
+
+        Nothing is woken; what a dead daemon left in mid-turn is written as outcome unknown.
+        """
         for checkpoint, seq in await self.log.checkpoints():
             agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)
             actor = self._add(Session(checkpoint, self._live(agent)), seq)
@@ -265,7 +273,10 @@ class Hub:
                 actor.tell(m.Recovered())
 
     async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
-        """Lets every harness go: by a retirement, or with `end_agents` by row 6. Returns what stays, with who is in the way."""
+        """Lets every harness go: by a retirement, or with `end_agents` by row 6.
+
+        Returns what stays, with who is in the way.
+        """
         awake = [a for a in self._actors.values() if a.session.live.pid is not None or a.session.state is State.WAKING]
         left: list[dict[str, Any]] = []
         for actor, answer in zip(
@@ -274,7 +285,11 @@ class Hub:
             strict=True,
         ):
             if isinstance(answer, AcpmuxError):
-                row = {"sessionId": actor.session_id, "name": actor.session.checkpoint.name, "reason": answer.message}
+                row = {
+                    "sessionId": actor.session_id,
+                    "name": actor.session.checkpoint.name,
+                    "reason": answer.message,
+                }
                 left.append(row | {"blockers": answer.blockers})
             elif isinstance(answer, BaseException):
                 raise answer

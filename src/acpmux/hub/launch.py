@@ -1,4 +1,7 @@
-"""What a session's harness is started with: always the same command, arguments, folder and servers, in the same order."""
+"""What a session's harness is started with.
+
+Always the same command, arguments, folder and servers, in the same order.
+"""
 
 import secrets
 from collections.abc import Mapping
@@ -32,13 +35,21 @@ def marker(nonce: str, server_name: str) -> str:
 def marked(servers: tuple[McpServer, ...], nonce: str) -> tuple[McpServer, ...]:
     """The servers as they are handed to the harness, each with the session's marker in its environment."""
     return tuple(
-        McpServer(s.name, s.command, s.args, (*(e for e in s.env if e[0] != MARKER), (MARKER, marker(nonce, s.name))))
+        McpServer(
+            s.name,
+            s.command,
+            s.args,
+            (*(e for e in s.env if e[0] != MARKER), (MARKER, marker(nonce, s.name))),
+        )
         for s in servers
     )
 
 
 def effective_servers(config: Config, agent: AgentConfig | None, given: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
-    """The servers of one session in order: global, the agent's, the request's; of one name the last definition holds."""
+    """The servers of one session in order: global, the agent's, the request's.
+
+    Of one name the last definition holds.
+    """
     by_name: dict[str, McpServer] = {}
     for server in (*config.mcp_servers, *(agent.mcp_servers if agent else ()), *given):
         by_name[server.name] = server
@@ -53,7 +64,11 @@ def launch_spec(
     env = {key: value for key, value in around.env.items() if key not in profile.unset}
     env |= dict(profile.env)
     env |= dict(agent.env) if agent else {}
-    env |= {"ACPMUX_SOCKET": around.socket, "ACPMUX_HOST": host_id, "ACPMUX_SESSION_ID": checkpoint.session_id}
+    env |= {
+        "ACPMUX_SOCKET": around.socket,
+        "ACPMUX_HOST": host_id,
+        "ACPMUX_SESSION_ID": checkpoint.session_id,
+    }
     own_core = tuple(CoreRule(program) for program in (agent.core if agent else ()))
     return LaunchSpec(
         host_id=host_id,

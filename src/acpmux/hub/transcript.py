@@ -45,6 +45,4 @@ def conversation(rows: Iterable[Stored]) -> str:
 
 def reply_text(rows: Iterable[Stored]) -> str:
     """The text of every agent message among these records."""
-    return "".join(
-        acp.parse_update(row.record.body).text or "" for row in rows if row.record.kind is Kind.UPDATE
-    )
+    return "".join(acp.parse_update(row.record.body).text or "" for row in rows if row.record.kind is Kind.UPDATE)

@@ -86,8 +86,8 @@ async def _initialize(harness: Harness, plan: WakePlan) -> acp.Capabilities:
             response = await harness.call("initialize", acp.initialize_params())
     except TimeoutError:
         raise StartTimeout(
-            f"the agent did not answer initialize within {budget_s:g} s. Is `{plan.checkpoint.command[0]}` an ACP agent, "
-            "and does it start by itself? A longer deadline: [start] initialize in config.toml"
+            f"the agent did not answer initialize within {budget_s:g} s. Is `{plan.checkpoint.command[0]}` "
+            "an ACP agent, and does it start by itself? A longer deadline: [start] initialize in config.toml"
         ) from None
     return acp.parse_initialize(require(response, "initialize failed"))
 
@@ -107,7 +107,10 @@ async def _session(harness: Harness, plan: WakePlan, capabilities: acp.Capabilit
 async def _open_session(
     harness: Harness, plan: WakePlan, capabilities: acp.Capabilities
 ) -> tuple[acp.SessionReply, str]:
-    """Resume, else load, else begin afresh; a session never prompted can't be loaded by most agents and begins afresh."""
+    """Resume, else load, else begin afresh.
+
+    A session never prompted can't be loaded by most agents and begins afresh.
+    """
     checkpoint = plan.checkpoint
     servers = marked(checkpoint.servers, checkpoint.nonce)
     if checkpoint.agent_session_id is not None and checkpoint.prompted:
@@ -124,7 +127,8 @@ async def _open_session(
                 return acp.parse_session_reply(response.payload), way
             _refuse_if_in_use(error_text(response))
     payload = require(
-        await harness.call("session/new", acp.new_params(checkpoint.cwd, servers)), "the agent did not open a session"
+        await harness.call("session/new", acp.new_params(checkpoint.cwd, servers)),
+        "the agent did not open a session",
     )
     reply = acp.parse_session_reply(payload)
     if reply.agent_session_id is None:
@@ -162,7 +166,11 @@ async def _set_options(harness: Harness, checkpoint: Checkpoint, reply: acp.Sess
         if option.config_id == reply.mode_option and checkpoint.mode is not None and reply.mode is not None:
             continue
         value = json.loads(option.value)
-        told: dict[str, object] = {"sessionId": harness.agent_session_id, "configId": option.config_id, "value": value}
+        told: dict[str, object] = {
+            "sessionId": harness.agent_session_id,
+            "configId": option.config_id,
+            "value": value,
+        }
         if isinstance(value, bool):
             told["type"] = "boolean"
         what = f"option {option.config_id!r}"

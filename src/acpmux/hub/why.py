@@ -65,8 +65,16 @@ async def why(actor: Actor) -> dict[str, Any]:
 
 
 def _hold(actor: Actor, hold: Hold) -> dict[str, Any]:
-    until = None if hold.until is None else rfc3339(actor.clock.wall_ms() + round((hold.until - actor.clock.now()) * 1000))
-    return {"kind": hold.kind, "detail": hold.detail, "pid": hold.pid, "command": hold.command, "until": until}
+    until = (
+        None if hold.until is None else rfc3339(actor.clock.wall_ms() + round((hold.until - actor.clock.now()) * 1000))
+    )
+    return {
+        "kind": hold.kind,
+        "detail": hold.detail,
+        "pid": hold.pid,
+        "command": hold.command,
+        "until": until,
+    }
 
 
 def tell(record: Record) -> str:
@@ -86,7 +94,9 @@ def _refused(body: dict[str, Any]) -> str:
 def _hibernated(body: dict[str, Any]) -> str:
     pids = ", ".join(str(row[0]) for row in body["ended"][:8])
     freed = f", {body['freedBytes'] / 1e6:.0f} MB freed" if body["freedBytes"] else ""
-    left = f"; left running: {', '.join(f'{row[2 - 1]} (pid {row[0]})' for row in body['left'])}" if body["left"] else ""
+    left = (
+        f"; left running: {', '.join(f'{row[2 - 1]} (pid {row[0]})' for row in body['left'])}" if body["left"] else ""
+    )
     return f"it went to sleep: {len(body['ended'])} processes ended (pids {pids}) in {body['tookMs']} ms{freed}{left}"
 
 

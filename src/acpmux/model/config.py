@@ -11,7 +11,8 @@ class Profile:
     """How an agent is started and what is known of it. Data of `agents/profiles/*.toml`.
 
     `install` is what a person types to get it; `prefer_load` resumes by session/load, its replay swallowed;
-    `settle` makes the first prompt wait for the servers; `servers_up` says that servers appear only with the first prompt.
+    `settle` makes the first prompt wait for the servers; `servers_up` says that servers appear only with the first
+    prompt.
     """
 
     name: str

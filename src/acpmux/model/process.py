@@ -87,7 +87,8 @@ class CoreRule(NamedTuple):
     """One step of a profile's anatomy: a process that is part of the harness itself.
 
     It matches a direct child of the leader or of a core process when `program` equals the base name of
-    argv[0], and, where given, `script` is the base name of argv[1] (an interpreter's script) or a suffix of its path when it
+    argv[0], and, where given, `script` is the base name of argv[1] (an interpreter's script) or a suffix of its
+    path when it
     holds a "/", and `argument` is one of its arguments.
     """
 
@@ -100,7 +101,8 @@ class Harness(NamedTuple):
     """Whom a census is about: the leader, the profile's anatomy and what was recorded at birth.
 
     `born` holds the identities that were there when `initialize` was answered, None before MarkCore.
-    `launch` is None for a host that has no record. `own_pids` are the daemon and the host, whose groups are never the harness's.
+    `launch` is None for a host that has no record. `own_pids` are the daemon and the host, whose groups are never
+    the harness's.
     `marker_required` is false where the profile says that the agent drops a server's environment.
     """
 

@@ -179,9 +179,12 @@ class Want(Enum):
 class Live:
     """What is true only while this daemon lives; never stored. Times are monotonic seconds.
 
-    `idle_after_s`, `attached_hold_s` (None: always) and `grace_s` are what the config says. `epoch` counts activity: a deadline of an
-    old epoch is void. `idle_from` is when the last hold ended, None while something holds. `refused` is true from a refused
-    retirement until the next use. `sleepers`, `wakers` and `stoppers` are the tokens of requests that wait for such an end.
+    `idle_after_s`, `attached_hold_s` (None: always) and `grace_s` are what the config says. `epoch` counts
+    activity: a deadline of an
+    old epoch is void. `idle_from` is when the last hold ended, None while something holds. `refused` is true from a
+    refused
+    retirement until the next use. `sleepers`, `wakers` and `stoppers` are the tokens of requests that wait for such
+    an end.
     """
 
     idle_after_s: float | None = 120.0

@@ -70,7 +70,10 @@ def _decided(policy: Policy, tool_kind: str) -> str | None:
 
 
 def pick(options: tuple[Option, ...], choice: str) -> Option | None:
-    """The option with this id, else for "allow" and "deny" the narrowest of that kind; ids differ by version, kinds don't."""
+    """The option with this id, else for "allow" and "deny" the narrowest of that kind.
+
+    Ids differ by version, kinds don't.
+    """
     for option in options:
         if option.option_id == choice:
             return option

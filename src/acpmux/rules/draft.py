@@ -34,9 +34,7 @@ class Draft:
         """Adds a record and applies it."""
         self.add(kind, json.dumps(body, separators=(",", ":")).encode(), prompt_id)
 
-    def record_tail(
-        self, kind: Kind, key: str, tail: bytes, prompt_id: str | None = None, /, **head: Any
-    ) -> None:
+    def record_tail(self, kind: Kind, key: str, tail: bytes, prompt_id: str | None = None, /, **head: Any) -> None:
         """Adds a record whose last member keeps somebody else's JSON byte for byte."""
         self.add(kind, with_tail(key, tail, **head), prompt_id)
 

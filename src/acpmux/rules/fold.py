@@ -22,6 +22,7 @@ from acpmux.model.session import (
     State,
     Turn,
 )
+from acpmux.untyped import as_list, as_object
 
 # the only updates that change a checkpoint; any other costs one substring search each
 _TELLING = (b"current_mode_update", b"session_info_update", b"usage_update", b"config_option_update")
@@ -75,9 +76,11 @@ def _update(checkpoint: Checkpoint, body: bytes) -> Checkpoint:
         title = update["title"]
         return replace(checkpoint, title=title[:500] if isinstance(title, str) else None)
     if kind == "usage_update":
-        return replace(checkpoint, usage=_dumps({key: update[key] for key in ("used", "size", "cost") if key in update}))
-    if kind == "config_option_update" and isinstance(update.get("configOptions"), list):
-        return with_config_options(checkpoint, update["configOptions"])
+        return replace(
+            checkpoint, usage=_dumps({key: update[key] for key in ("used", "size", "cost") if key in update})
+        )
+    if kind == "config_option_update":
+        return with_config_options(checkpoint, as_list(update.get("configOptions")))
     return checkpoint
 
 
@@ -85,8 +88,8 @@ def with_config_options(checkpoint: Checkpoint, listed: list[Any]) -> Checkpoint
     """The whole list as the harness now shows it; the values of options a person chose follow it."""
     current = {
         item["id"]: item["currentValue"]
-        for item in listed
-        if isinstance(item, dict) and isinstance(item.get("id"), str) and "currentValue" in item  # pyright: ignore[reportUnknownMemberType]
+        for item in map(as_object, listed)
+        if isinstance(item.get("id"), str) and "currentValue" in item
     }
     options = tuple(
         replace(option, value=_dumps(current[option.config_id])) if option.config_id in current else option
@@ -132,7 +135,9 @@ def _wake_failed(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -
 
 def _turn_started(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:
     queue = checkpoint.queue
-    return replace(checkpoint, state=State.RUNNING, turn=Turn(queue[0]), queue=queue[1:], prompted=True, rehydrate=False)
+    return replace(
+        checkpoint, state=State.RUNNING, turn=Turn(queue[0]), queue=queue[1:], prompted=True, rehydrate=False
+    )
 
 
 def _turn_over(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:
@@ -160,9 +165,7 @@ def _ask_opened(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) ->
         record.at_ms,
     )
     turn = checkpoint.turn
-    return replace(
-        checkpoint, asks=(*checkpoint.asks, ask), turn=replace(turn, asked=turn.asked + 1) if turn else None
-    )
+    return replace(checkpoint, asks=(*checkpoint.asks, ask), turn=replace(turn, asked=turn.asked + 1) if turn else None)
 
 
 def _ask_resolved(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:
@@ -180,8 +183,8 @@ def _setting(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Ch
     chosen = ConfigOption(body["configId"], _dumps(body["value"]))
     kept = tuple(option for option in checkpoint.options if option.config_id != chosen.config_id)
     changed = replace(checkpoint, options=(*kept, chosen))
-    listed = body.get("configOptions")
-    return with_config_options(changed, listed) if isinstance(listed, list) else changed
+    listed = as_list(body.get("configOptions"))
+    return with_config_options(changed, listed) if listed else changed
 
 
 def _hibernating(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:

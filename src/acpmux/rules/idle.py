@@ -7,9 +7,7 @@ from acpmux.rules.messages import Arm, Disarm
 OWN_TURN_QUIET_S = 10.0  # output outside a prompt has no end mark in ACP v1; this much quiet is one
 RETRY_CAP_S = 30.0  # an unstable listing is tried again after 1, 2, 4 ... 30 s rather than a whole period
 
-OWN_TURN_KINDS = frozenset(
-    {"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"}
-)
+OWN_TURN_KINDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"})
 
 
 def idle_after_s(session: Session) -> float | None:
@@ -63,7 +61,8 @@ def _client_holds(session: Session, now: float) -> list[Hold]:
 def rearm(draft: Draft, used: bool, held_before: bool) -> None:
     """Keeps the one deadline of this session right after a step.
 
-    While something holds it open-endedly there is none; while all holds have an expiry it is the last expiry, from which the
+    While something holds it open-endedly there is none; while all holds have an expiry it is the last expiry, from
+    which the
     period then starts; else it is one period after the last use or the end of the last hold.
     """
     if used:

@@ -38,6 +38,7 @@ LEGAL: dict[type[Any], frozenset[State]] = {
     m.WakeFailed: frozenset({S.WAKING}),
     m.Retired: frozenset({S.HIBERNATING}),
     m.RetireRefused: frozenset({S.HIBERNATING}),
+    m.BlockersGone: _UP,
     m.HarnessExited: _UP,
     m.HostEnded: _ANY,  # a failed wake may have ended first
     m.HostSurvived: _ANY,
@@ -46,7 +47,15 @@ LEGAL: dict[type[Any], frozenset[State]] = {
 
 # what a person or a client does moves the idle clock; what we or the harness do does not
 USES = frozenset(
-    {m.PromptAsked, m.CancelAsked, m.RequestAsked, m.AskAnswered, m.ClientAttached, m.ClientTouched, m.WakeAsked}
+    {
+        m.PromptAsked,
+        m.CancelAsked,
+        m.RequestAsked,
+        m.AskAnswered,
+        m.ClientAttached,
+        m.ClientTouched,
+        m.WakeAsked,
+    }
 )
 _REFUSED_WHEN_CLOSED = (m.PromptAsked, m.RequestAsked, m.WakeAsked, m.SleepAsked, m.AskAnswered)
 
@@ -63,7 +72,9 @@ def step(session: Session, event: m.Event, now: float, wall_ms: int, cause: str)
     """
     kind = type(event)
     if session.state not in LEGAL[kind]:
-        raise IllegalEvent(f"{kind.__name__} in state {session.state.value} of {session.checkpoint.session_id} ({cause})")
+        raise IllegalEvent(
+            f"{kind.__name__} in state {session.state.value} of {session.checkpoint.session_id} ({cause})"
+        )
     draft = Draft(session, now, wall_ms, cause)
     host_seq = getattr(event, "host_seq", None)
     if host_seq is not None:
@@ -181,7 +192,9 @@ def _exit_text(event: m.HarnessExited) -> str:
 def _recovered(draft: Draft, event: m.Recovered) -> None:
     """Nothing is replayed and nothing is woken on its own; prompts that had not begun are kept."""
     if draft.checkpoint.turn is not None:
-        turns.fail_turn(draft, "outcome_unknown", "acpmux was restarted in the middle of the turn; its outcome is unknown")
+        turns.fail_turn(
+            draft, "outcome_unknown", "acpmux was restarted in the middle of the turn; its outcome is unknown"
+        )
     if draft.checkpoint.state in AWAKE or draft.checkpoint.state is S.WAKING:
         draft.record(Kind.STOPPED, ended=[], left=[])
 
@@ -235,6 +248,7 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     m.WakeFailed: _wake_failed,
     m.Retired: sleep.retired,
     m.RetireRefused: sleep.refused,
+    m.BlockersGone: sleep.blockers_gone,
     m.HarnessExited: _exited,
     m.HostEnded: stop.host_ended,
     m.HostSurvived: stop.host_survived,

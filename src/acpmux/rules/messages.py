@@ -27,7 +27,10 @@ class CancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class RequestAsked:
-    """A client's request for the harness, answered by Reply with the same token. `params` names our session id nowhere."""
+    """A client's request for the harness, answered by Reply with the same token.
+
+    `params` names our session id nowhere.
+    """
 
     token: int
     method: str
@@ -111,7 +114,10 @@ class IdleDue:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A session/update. `params` is its raw JSON; `kind` its sessionUpdate; the optional fields are what some kinds tell."""
+    """A session/update.
+
+    `params` is its raw JSON; `kind` its sessionUpdate; the optional fields are what some kinds tell.
+    """
 
     kind: str
     params: bytes
@@ -255,6 +261,11 @@ class RetireRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockersGone:
+    """Everybody whom the last refused retirement named has ended: a whole period begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class HarnessExited:
     """The harness ended on its own, or its host was lost (`lost`)."""
 
@@ -304,6 +315,7 @@ Event = (
     | WakeFailed
     | Retired
     | RetireRefused
+    | BlockersGone
     | HarnessExited
     | HostEnded
     | HostSurvived

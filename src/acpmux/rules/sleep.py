@@ -5,7 +5,17 @@ from acpmux.model.record import Kind
 from acpmux.model.session import State, Want
 from acpmux.rules import idle, stop, turns
 from acpmux.rules.draft import Draft
-from acpmux.rules.messages import Done, IdleDue, LogRefusal, Reject, Retire, Retired, RetireRefused, SleepAsked
+from acpmux.rules.messages import (
+    BlockersGone,
+    Done,
+    IdleDue,
+    LogRefusal,
+    Reject,
+    Retire,
+    Retired,
+    RetireRefused,
+    SleepAsked,
+)
 from acpmux.rules.waking import start
 
 _COUNTED = ("held", "unknown", "unstopped")  # the others say only that the session was used meanwhile
@@ -68,7 +78,11 @@ def refused(draft: Draft, event: RetireRefused) -> None:
     blockers = tuple((b.pid, b.command, b.why) for b in event.blockers)
     counted = event.kind in _COUNTED
     draft.record(
-        Kind.RETIRE_REFUSED, kind=event.kind, reason=event.reason, counted=counted, blockers=[list(b) for b in blockers]
+        Kind.RETIRE_REFUSED,
+        kind=event.kind,
+        reason=event.reason,
+        counted=counted,
+        blockers=[list(b) for b in blockers],
     )
     draft.set(refused=counted)
     for token in draft.live.sleepers:
@@ -84,6 +98,11 @@ def refused(draft: Draft, event: RetireRefused) -> None:
         draft.do(Done(token))
     draft.set(wakers=())
     turns.start_next(draft)
+
+
+def blockers_gone(draft: Draft, event: BlockersGone) -> None:
+    """The work that kept it awake has ended: it sleeps one full period later, and not at once."""
+    draft.set(refused=False, armed_at=None)  # `rearm` sets a new deadline
 
 
 def _text(name: str, event: RetireRefused) -> str:

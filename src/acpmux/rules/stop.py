@@ -6,8 +6,8 @@ from acpmux.rules import turns
 from acpmux.rules.draft import Draft
 from acpmux.rules.messages import (
     Done,
-    EndHost,
     Ended,
+    EndHost,
     HostEnded,
     HostSurvived,
     Purge,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from acpmux.model.ids import PromptId
 from acpmux.model.record import Kind
 from acpmux.model.session import PendingRequest, State, Want
 from acpmux.rules.asks import resolve_all
@@ -31,9 +32,9 @@ from acpmux.rules.waking import wake_or_queue
 def prompt_asked(draft: Draft, event: PromptAsked) -> None:
     """Stores the prompt, unless its id is known here, and starts or wakes what it needs."""
     checkpoint, prompt = draft.checkpoint, event.prompt
-    known = {p.prompt_id for p in checkpoint.queue} | (
-        {checkpoint.turn.prompt.prompt_id} if checkpoint.turn else set()
-    )
+    known = {p.prompt_id for p in checkpoint.queue}
+    if checkpoint.turn is not None:
+        known.add(checkpoint.turn.prompt.prompt_id)
     if prompt.prompt_id not in known:
         draft.record_tail(
             Kind.PROMPTED,
@@ -110,7 +111,7 @@ def fail_queue(draft: Draft, code: str, message: str) -> None:
         _fail(draft, prompt.prompt_id, code, message, 0, 0)
 
 
-def _fail(draft: Draft, prompt_id: str, code: str, message: str, asked: int, denied: int) -> None:
+def _fail(draft: Draft, prompt_id: PromptId, code: str, message: str, asked: int, denied: int) -> None:
     draft.record_tail(
         Kind.TURN_FAILED,
         "error",
@@ -122,7 +123,7 @@ def _fail(draft: Draft, prompt_id: str, code: str, message: str, asked: int, den
         asked=asked,
         denied=denied,
     )
-    draft.do(Resolve(prompt_id))  # pyright: ignore[reportArgumentType]
+    draft.do(Resolve(prompt_id))
 
 
 def cancel_asked(draft: Draft, event: CancelAsked) -> None:

@@ -7,7 +7,10 @@ from acpmux.rules.messages import RetireCancel, Wake
 
 
 def wake_or_queue(draft: Draft) -> None:
-    """Starts a sleeping session; tells a host that is asked to retire; where a start or stop is under way, what is queued waits."""
+    """Starts a sleeping session; tells a host that is asked to retire.
+
+    Where a start or stop is under way, what is queued waits.
+    """
     state = draft.checkpoint.state
     if state is State.HIBERNATED and not draft.live.ending:
         start(draft)

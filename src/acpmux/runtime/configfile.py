@@ -1,4 +1,7 @@
-"""`config.toml` and `--mcp-config`, parsed once and checked whole: an error names the file, the key and what is expected."""
+"""`config.toml` and `--mcp-config`, parsed once and checked whole.
+
+An error names the file, the key and what is expected.
+"""
 
 import difflib
 import json
@@ -11,6 +14,7 @@ from acpmux.durations import parse_duration
 from acpmux.errors import ConfigFault
 from acpmux.model.config import AgentConfig, Config, IdleConfig, StartConfig
 from acpmux.model.session import McpServer
+from acpmux.untyped import as_list, as_object
 
 MAX_BYTES = 1024 * 1024
 
@@ -46,7 +50,7 @@ def parse(data: bytes, where: str) -> Config:
         default_agent=top.text("default_agent"),
         idle=_idle(top.table("idle", _IDLE)),
         start=_start(top.table("start", ("initialize", "session"))),
-        agents=tuple(_agent(name, top.table("agents").table(name, _AGENT)) for name in top.table("agents").keys()),
+        agents=tuple(_agent(name, top.table("agents").table(name, _AGENT)) for name in top.table("agents").names()),
         mcp_servers=_servers(top.table("mcp_servers")),
     )
 
@@ -59,7 +63,7 @@ def parse_mcp_json(text: str, where: str) -> tuple[McpServer, ...]:
         told = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigFault(f"{where} is not valid JSON: {error}") from None
-    if not isinstance(told, dict) or not isinstance(told.get("mcpServers"), dict):  # pyright: ignore
+    if not isinstance(as_object(told).get("mcpServers"), dict):
         raise ConfigFault(f'{where} must hold {{"mcpServers": {{NAME: {{"command": ..., "args": [...]}}}}}}')
     servers = _Table(told, where, "", None).table("mcpServers")
     return _servers(servers)
@@ -81,7 +85,7 @@ class _Table:
     def _path(self, key: str) -> str:
         return f"{self._place}.{key}" if self._place else key
 
-    def keys(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(self._told)
 
     def fault(self, key: str, expected: str) -> ConfigFault:
@@ -91,7 +95,7 @@ class _Table:
         value = self._told.get(key, {})
         if not isinstance(value, dict):
             raise self.fault(key, "a table")
-        return _Table(value, self._where, self._path(key), known)  # pyright: ignore[reportUnknownArgumentType]
+        return _Table(as_object(value), self._where, self._path(key), known)
 
     def text(self, key: str) -> str | None:
         value = self._told.get(key)
@@ -105,17 +109,25 @@ class _Table:
             raise self.fault(key, "true or false")
         return value
 
+    def number(self, key: str) -> int:
+        value = self._told.get(key, 0)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fault(key, "a whole number")
+        return value
+
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._told.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):  # pyright: ignore
+        found = as_list(value)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in found):
             raise self.fault(key, "a list of texts")
-        return tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(found)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
         value = self._told.get(key, {})
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):  # pyright: ignore
+        found = as_object(value)
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in found.values()):
             raise self.fault(key, "a table of texts")
-        return tuple(value.items())  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(found.items())
 
     def seconds(self, key: str, default: float | None, also: str | None = None) -> float | None:
         """A duration; `also` is one more word that stands for None."""
@@ -144,7 +156,10 @@ def _idle(table: _Table) -> IdleConfig:
 
 def _start(table: _Table) -> StartConfig:
     defaults = StartConfig()
-    initialize, session = table.seconds("initialize", defaults.initialize_s), table.seconds("session", defaults.session_s)
+    initialize, session = (
+        table.seconds("initialize", defaults.initialize_s),
+        table.seconds("session", defaults.session_s),
+    )
     if initialize is None or session is None:
         raise table.fault("initialize" if initialize is None else "session", "a duration, not never")
     return StartConfig(initialize, session)
@@ -153,7 +168,7 @@ def _start(table: _Table) -> StartConfig:
 def _agent(name: str, table: _Table) -> AgentConfig:
     if table.text("hosting") not in (None, "hosted"):
         raise table.fault("hosting", '"hosted"; other ways to start are not there yet')
-    if "pool" in table.keys() and table._told["pool"] != 0:  # pyright: ignore[reportPrivateUsage]
+    if table.number("pool") != 0:
         raise table.fault("pool", "0; hosts kept ready are not there yet")
     after = table.seconds("idle_after", 0.0)
     return AgentConfig(
@@ -169,17 +184,15 @@ def _agent(name: str, table: _Table) -> AgentConfig:
 
 
 def _servers(table: _Table) -> tuple[McpServer, ...]:
-    return tuple(_server(name, table) for name in table.keys())
+    return tuple(_server(name, table) for name in table.names())
 
 
 def _server(name: str, servers: _Table) -> McpServer:
     entry = servers.table(name)
-    if "url" in entry.keys() or "type" in entry.keys() and entry.text("type") != "stdio":
+    if "url" in entry.names() or entry.text("type") not in (None, "stdio"):
         raise servers.fault(name, "a server over stdio (a command); servers by URL are not there yet")
     table = servers.table(name, (*_SERVER, "type"))
     command = table.text("command")
     if command is None:
         raise table.fault("command", "the server's program")
     return McpServer(name, command, table.texts("args"), table.pairs("env"))
-
-

@@ -16,7 +16,10 @@ GONE_BUDGET_S = 2.0  # a host whose harness has ended exits at once; beyond this
 
 
 class UnixHostLink(asyncio.Protocol):
-    """Implements `ports.HostLink` over a Unix socket. Frames are handled in the order they came, in the loop's thread."""
+    """Implements `ports.HostLink` over a Unix socket.
+
+    Frames are handled in the order they came, in the loop's thread.
+    """
 
     def __init__(self, events: HostEvents, token: str, reaped: Callable[[], "asyncio.Future[None]"]) -> None:
         self._events = events
@@ -56,6 +59,8 @@ class UnixHostLink(asyncio.Protocol):
             self._told = header
             if not self._welcome.done():
                 self._welcome.set_result(header)
+        elif frame.kind == "freed":
+            self._events.freed()
         elif frame.kind == "exited":
             self._ended = True
             self._events.exited(header)

@@ -22,7 +22,10 @@ LINK_BUDGET_S = 5.0  # it listens before it says that it is ready
 
 
 class UnixHostLauncher:
-    """Implements `ports.HostLauncher`. A host outlives the daemon: it has a session of its own and needs no pipe of ours."""
+    """Implements `ports.HostLauncher`.
+
+    A host outlives the daemon: it has a session of its own and needs no pipe of ours.
+    """
 
     def __init__(self, paths: Paths, tasks: Tasks) -> None:
         self._paths = paths
@@ -121,24 +124,23 @@ async def _line(fd: int) -> bytes:
     """Everything up to a newline or the end, read as it comes."""
     loop = asyncio.get_running_loop()
     os.set_blocking(fd, False)
+    readable = asyncio.Event()
+    loop.add_reader(fd, readable.set)
     data = b""
-    while b"\n" not in data:
-        readable = loop.create_future()
-        loop.add_reader(fd, lambda: readable.done() or readable.set_result(None))
-        try:
-            await readable
-        finally:
-            loop.remove_reader(fd)
-        chunk = os.read(fd, 65536)
-        if not chunk:
-            break
-        data += chunk
+    try:
+        while b"\n" not in data:
+            await readable.wait()
+            readable.clear()
+            chunk = os.read(fd, 65536)
+            if not chunk:
+                break
+            data += chunk
+    finally:
+        loop.remove_reader(fd)
     return data
 
 
-async def _link(
-    socket_path: Path, events: HostEvents, token: str, gone: "asyncio.Future[None]"
-) -> UnixHostLink:
+async def _link(socket_path: Path, events: HostEvents, token: str, gone: "asyncio.Future[None]") -> UnixHostLink:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(LINK_BUDGET_S):

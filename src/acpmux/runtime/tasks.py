@@ -9,7 +9,10 @@ log = logging.getLogger(__name__)
 
 
 class Tasks:
-    """Owns tasks until they end; `close` ends those that have not. An error that escapes one is a fault of ours, and logged."""
+    """Owns tasks until they end; `close` ends those that have not.
+
+    An error that escapes one is a fault of ours, and logged.
+    """
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()

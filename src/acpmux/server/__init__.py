@@ -1,1 +1,4 @@
-"""Clients in: each connection on its own, each at its own speed. Toward them acpmux is an ACP agent (SPEC section 11)."""
+"""Clients in: each connection on its own, each at its own speed.
+
+Toward them acpmux is an ACP agent (SPEC section 11).
+"""

@@ -14,6 +14,7 @@ from acpmux.model.record import Kind, Stored
 from acpmux.rules import messages as m
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.follow import Follow
+from acpmux.untyped import as_object
 from acpmux.wire import framing, jsonrpc, mux
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Connection:
                     self._take(line)
                 if lines.dropped > dropped:
                     limit = framing.MAX_LINE_BYTES
-                    await self._send(jsonrpc.encode_error(b"null", -32600, f"a message of over {limit} bytes was dropped"))
+                    await self._send(
+                        jsonrpc.encode_error(b"null", -32600, f"a message of over {limit} bytes was dropped")
+                    )
         except ConnectionError:
             pass
         finally:
@@ -119,7 +122,9 @@ class Connection:
         old = self._follows.get(actor.session_id)
         if old is not None:
             old.stop()
-        follow = Follow(Feed(actor.log, actor.session_id, actor.bell, after), attach or (old is not None and old.attached))
+        follow = Follow(
+            Feed(actor.log, actor.session_id, actor.bell, after), attach or (old is not None and old.attached)
+        )
         self._follows[actor.session_id] = follow
         follow.task = self._tasks.spawn(f"feed:{self.client_id}", self._feed(actor, follow))
         if attach:
@@ -158,7 +163,9 @@ class Connection:
         body = json.loads(row.record.body)
         checkpoint = actor.session.checkpoint
         opened = row.record.kind is Kind.ASK_OPENED
-        told = {key: body[key] for key in (("askId", "kind", "title", "options") if opened else ("askId", "optionId", "by"))}
+        told = {
+            key: body[key] for key in (("askId", "kind", "title", "options") if opened else ("askId", "optionId", "by"))
+        }
         told |= {"sessionId": actor.session_id, "name": checkpoint.name}
         method = "_acpmux/ask_pending" if opened else "_acpmux/ask_resolved"
         await self._send(jsonrpc.encode_notification(method, json.dumps(told).encode()))
@@ -186,8 +193,8 @@ class Connection:
         if asked is None:
             return
         actor, ask_id = asked
-        outcome = json.loads(payload).get("outcome", {}) if ok else {}
-        chosen = outcome.get("optionId") if isinstance(outcome, dict) else None  # pyright: ignore
+        outcome = as_object(as_object(json.loads(payload)).get("outcome")) if ok else {}
+        chosen = outcome.get("optionId")
         choice = chosen if isinstance(chosen, str) else "cancelled"
         self._start(self._methods.answer(actor, ask_id, choice, str(self.client_id)))
 

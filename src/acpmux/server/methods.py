@@ -23,6 +23,7 @@ from acpmux.paths import Paths
 from acpmux.rules import messages as m
 from acpmux.runtime.configfile import parse_mcp_json
 from acpmux.server.connection import Connection, RawError
+from acpmux.untyped import as_object
 from acpmux.wire import acp, mux
 
 _FORWARDED = ("session/set_mode", "session/set_config_option")
@@ -276,9 +277,7 @@ class Methods:
     async def _kill(self, client: Connection, params: bytes, close: bool = False, purge: bool = False) -> Any:
         told = mux.parse(params, mux.KillParams)
         actor = self._hub.find(told.session_id)
-        done = await actor.ask(
-            lambda token: m.StopAsked(token, told.all, close or told.close, purge or told.purge)
-        )
+        done = await actor.ask(lambda token: m.StopAsked(token, told.all, close or told.close, purge or told.purge))
         return dict(done.detail) if isinstance(done, m.Done) else {}
 
     async def _census(self, client: Connection, params: bytes) -> Any:
@@ -369,8 +368,7 @@ class MethodNotFound(AcpmuxError):
 def _with_settings(actor: Actor, told: dict[str, Any]) -> dict[str, Any]:
     checkpoint = actor.session.checkpoint
     if checkpoint.modes is not None:
-        modes = json.loads(checkpoint.modes)
-        told["modes"] = modes | {"currentModeId": checkpoint.mode} if isinstance(modes, dict) else modes
+        told["modes"] = as_object(json.loads(checkpoint.modes)) | {"currentModeId": checkpoint.mode}
     if checkpoint.config_options is not None:
         told["configOptions"] = json.loads(checkpoint.config_options)
     return told
@@ -379,8 +377,8 @@ def _with_settings(actor: Actor, told: dict[str, Any]) -> dict[str, Any]:
 def _error_object(actor: Actor, outcome: Outcome) -> bytes:
     """A failed turn: the harness's own error where it sent one, with what acpmux knows beside it."""
     told = json.loads(outcome.payload)
-    error = told["error"] if isinstance(told.get("error"), dict) else {}
-    data = error.get("data")
+    error = as_object(told.get("error"))
+    data: Any = error.get("data")
     ours = {"code": told["code"], "detail": None, "sessionId": actor.session_id, "retryable": True}
     ours |= {"promptId": outcome.prompt_id, "agentData": data}
     return json.dumps({"code": error.get("code", -32603), "message": told["message"], "data": ours}).encode()

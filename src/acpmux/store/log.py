@@ -1,6 +1,7 @@
 """Implements `ports.EventLog` on SQLite.
 
-Its one rule: a commit that returned is on the disk (synchronous=FULL), and a seq never has a gap. Commits that wait together share
+Its one rule: a commit that returned is on the disk (synchronous=FULL), and a seq never has a gap. Commits that wait
+together share
 one transaction, each in a savepoint, so one that fails harms no other.
 """
 
@@ -56,12 +57,11 @@ class SqliteLog:
 
     # ------------------------------------------------------------ ports.EventLog
 
-    async def commit(
-        self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None
-    ) -> None:
+    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
         encoded = None if checkpoint is None else msgspec.json.encode(checkpoint)
         values = [
-            (session_id, row.seq, row.record.at_ms, row.record.kind.value, row.record.cause, row.record.prompt_id, row.record.body)
+            (session_id, row.seq, row.record.at_ms, row.record.kind.value, row.record.cause, row.record.prompt_id,
+            row.record.body)
             for row in rows
         ]  # fmt: skip
         created = 0 if checkpoint is None else checkpoint.created_at_ms
@@ -94,9 +94,7 @@ class SqliteLog:
 
     async def read_kinds(self, session_id: SessionId, kinds: Sequence[Kind], last: int) -> list[Stored]:
         marks = ",".join("?" * len(kinds))
-        sql = (
-            f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND kind IN ({marks}) ORDER BY seq DESC LIMIT ?"
-        )
+        sql = f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND kind IN ({marks}) ORDER BY seq DESC LIMIT ?"
         rows = await self._select(sql, (session_id, *(kind.value for kind in kinds), last))
         return rows[::-1]
 

@@ -1,6 +1,7 @@
 """What acpmux reads out of ACP payloads, and the requests it makes itself (ACP v1, schema 1.2x).
 
-Everything here comes from an agent and is hostile until parsed: a payload of another shape gives empty facts, never an error, since
+Everything here comes from an agent and is hostile until parsed: a payload of another shape gives empty facts, never
+an error, since
 the payload itself is kept untouched. Only `sessionId` and `_meta` are ever rewritten.
 """
 
@@ -10,6 +11,7 @@ from typing import Any
 
 from acpmux import __version__
 from acpmux.model.session import McpServer, Option
+from acpmux.untyped import as_list, as_object
 from acpmux.wire.jsonrpc import NotAMessage, members
 
 PROTOCOL_VERSION = 1
@@ -54,25 +56,25 @@ class Capabilities:
 
 def parse_update(params: bytes) -> UpdateFacts:
     """The kind of a session/update, and the two facts acpmux acts on."""
-    update = _object(_object(_loads(params)).get("update"))
+    update = as_object(as_object(_loads(params)).get("update"))
     kind = update.get("sessionUpdate")
     if not isinstance(kind, str):
         return UpdateFacts("")
     mode = update.get("currentModeId") if kind == "current_mode_update" else None
     text = None
     if kind == "agent_message_chunk":
-        text = _object(update.get("content")).get("text")
+        text = as_object(update.get("content")).get("text")
     return UpdateFacts(kind, mode if isinstance(mode, str) else None, text if isinstance(text, str) else None)
 
 
 def parse_permission(params: bytes) -> PermissionFacts:
     """The facts of a session/request_permission. Options without an id and a kind can't be chosen and are left out."""
-    told = _object(_loads(params))
-    call = _object(told.get("toolCall"))
+    told = as_object(_loads(params))
+    call = as_object(told.get("toolCall"))
     listed = told.get("options")
     options = tuple(
         Option(item["optionId"], str(item.get("name") or item["optionId"]), item["kind"])
-        for item in map(_object, listed if isinstance(listed, list) else [])  # pyright: ignore[reportUnknownArgumentType]
+        for item in map(as_object, as_list(listed))
         if isinstance(item.get("optionId"), str) and isinstance(item.get("kind"), str)
     )
     title, kind = call.get("title"), call.get("kind")
@@ -92,11 +94,11 @@ def parse_session_reply(payload: bytes) -> SessionReply:
     session_id = _loads(found.get("sessionId", b"null"))
     modes = found.get("modes", b"null")
     options = found.get("configOptions", b"null")
-    mode = _object(_loads(modes)).get("currentModeId")
+    mode = as_object(_loads(modes)).get("currentModeId")
     listed = _loads(options)
     values: dict[str, bytes] = {}
     mode_option = None
-    for item in map(_object, listed if isinstance(listed, list) else []):  # pyright: ignore[reportUnknownArgumentType]
+    for item in map(as_object, as_list(listed)):
         option_id = item.get("id")
         if isinstance(option_id, str) and "currentValue" in item:
             values[option_id] = json.dumps(item["currentValue"]).encode()
@@ -106,21 +108,21 @@ def parse_session_reply(payload: bytes) -> SessionReply:
         session_id if isinstance(session_id, str) else None,
         mode if isinstance(mode, str) else None,
         None if modes == b"null" else modes,
-        options if isinstance(listed, list) else None,
+        options if as_list(listed) else None,
         values,
         mode_option,
     )
 
 
 def parse_initialize(payload: bytes) -> Capabilities:
-    told = _object(_loads(payload))
-    offered = _object(told.get("agentCapabilities"))
+    told = as_object(_loads(payload))
+    offered = as_object(told.get("agentCapabilities"))
     sessions = offered.get("sessionCapabilities")
     version = told.get("protocolVersion")
     return Capabilities(
         version if isinstance(version, int) else PROTOCOL_VERSION,
         offered.get("loadSession") is True,
-        _object(sessions).get("resume") is not None,
+        as_object(sessions).get("resume") is not None,
     )
 
 
@@ -181,8 +183,7 @@ def prompt_params(session_id: str, blocks: bytes) -> bytes:
 
 def prompt_text(blocks: bytes) -> str:
     """The text blocks of a prompt, joined by newlines."""
-    listed = _loads(blocks)
-    texts = [_object(item).get("text") for item in (listed if isinstance(listed, list) else [])]  # pyright: ignore
+    texts = [as_object(item).get("text") for item in as_list(_loads(blocks))]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -200,7 +201,3 @@ def _loads(raw: bytes) -> Any:
         return json.loads(raw) if raw else None
     except (ValueError, RecursionError):
         return None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]

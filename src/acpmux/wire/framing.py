@@ -6,7 +6,10 @@ MAX_LINE_BYTES = MAX_BODY_BYTES  # 64 MiB: tool output of 50 MB was seen; a smal
 
 
 class LineReader:
-    """Cuts bytes into lines without their newline. A line over the limit is dropped, counted in `dropped`, and the next one is read."""
+    """Cuts bytes into lines without their newline.
+
+    A line over the limit is dropped, counted in `dropped`, and the next one is read.
+    """
 
     def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self._limit = limit_bytes

@@ -4,15 +4,18 @@ Standard library only (the host imports it). A body is a harness's line, byte fo
 
 daemon to host, each header's `t`:
 
-- `hello` {token, versions: [low, high], after}: first frame; a wrong token ends the link. Output after host seq `after` follows.
+- `hello` {token, versions: [low, high], after}: first frame; a wrong token ends the link. Output after host seq
+`after` follows.
 - `in` + body: one line for the harness, without its newline.
 - `ack` {n}: output up to host seq n is stored; drop it.
 - `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
-- `settle` {id, quiet_ms, budget_ms} -> `settled` {id, seen, missing, waited_ms}: wait until each marked server is seen and
+- `settle` {id, quiet_ms, budget_ms} -> `settled` {id, seen, missing, waited_ms}: wait until each marked server is
+seen and
   its subtree has not changed for quiet_ms.
 - `retire` {id, after, grace_ms, park} -> `retired` {id, ended, left, freed_bytes, took_ms} or
   `refused` {id, kind, reason, retry, blockers}.
-- `retire_cancel` {}: the session is used again; before the first signal it cancels, after it the grace is cut to 300 ms.
+- `retire_cancel` {}: the session is used again; before the first signal it cancels, after it the grace is cut to
+300 ms.
 - `end` {id, all} -> `ended` {id, ended, left}: row 6 of SPEC section 6, no census.
 - `census` {id} -> `census` {id, whole, unknown, blockers, processes}.
 - `bye` {}: the host may exit, all is told.
@@ -25,7 +28,10 @@ host to daemon besides those answers:
 - `exited` {code, signal, n, ended, left, stderr}: the harness exited on its own; n is its last line.
   Sent only after every `out`.
 
-`ended` and `left` are lists of [pid, start, command, how]; `how` is term, kill, gone or left. `blockers` are [pid, start, command, why].
+- `freed` {}: everybody whom the last refusal named has ended.
+
+`ended` and `left` are lists of [pid, start, command, how]; `how` is term, kill, gone or left. `blockers` are [pid,
+start, command, why].
 Refusal kinds: output, unwritten, cancelled, unstopped, held, unknown, busy.
 A process of `census` is {pid, ppid, pgid, argv, verdict, server, rssBytes, startedAtMs}, argv as text.
 """

@@ -1,6 +1,7 @@
 """JSON-RPC 2.0 messages with their payloads kept as the bytes they came in.
 
-An envelope is decoded, a payload never: unknown fields, nulls, big integers and key order pass through untouched. An id is raw
+An envelope is decoded, a payload never: unknown fields, nulls, big integers and key order pass through untouched.
+An id is raw
 JSON too, so 1 and "1" stay two ids.
 """
 
@@ -52,6 +53,8 @@ class _Envelope(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Envelope)
 _scanner = json.JSONDecoder()
+
+
 def decode(line: bytes) -> Message:
     """The message of one line. Raises: NotAMessage."""
     return _classify(_envelope(line))
@@ -76,7 +79,10 @@ def _envelope(line: bytes) -> _Envelope:
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, each value as the bytes it came in; of one key the last holds. Raises: NotAMessage."""
+    """The members of a JSON object, each value as the bytes it came in; of one key the last holds.
+
+    Raises: NotAMessage.
+    """
     try:
         return {key: bytes(value) for key, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()}
     except (msgspec.DecodeError, RecursionError):

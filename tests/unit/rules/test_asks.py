@@ -1,10 +1,10 @@
 import pytest
-from kit.dialogue import OPTIONS, Dialogue, of, permission
 
 from acpmux.model.ids import AskId, SessionId
 from acpmux.model.session import Checkpoint, Policy
 from acpmux.rules import messages as m
 from acpmux.rules.asks import pick
+from kit.dialogue import OPTIONS, Dialogue, of, permission
 
 
 def running(policy: Policy) -> Dialogue:
@@ -30,7 +30,12 @@ def test_policy_answers_by_kind(policy: Policy, kind: str, option: bytes) -> Non
 
 @pytest.mark.parametrize(
     ("policy", "kind"),
-    [(Policy.ASK, "read"), (Policy.APPROVE_READS, "edit"), (Policy.APPROVE_EDITS, "execute"), (Policy.APPROVE_EDITS, "x")],
+    [
+        (Policy.ASK, "read"),
+        (Policy.APPROVE_READS, "edit"),
+        (Policy.APPROVE_EDITS, "execute"),
+        (Policy.APPROVE_EDITS, "x"),
+    ],
 )
 def test_policy_leaves_the_rest_to_a_person(policy: Policy, kind: str) -> None:
     d = running(policy)

@@ -1,9 +1,9 @@
-from kit.dialogue import Dialogue, of, permission
-
 from acpmux.model.ids import ClientId
+from acpmux.model.process import Blocker
 from acpmux.model.session import Live, State
 from acpmux.rules import idle
 from acpmux.rules import messages as m
+from kit.dialogue import Dialogue, of, permission
 
 
 def chunk() -> m.Update:
@@ -77,6 +77,16 @@ def test_open_ask_holds() -> None:
     d.ask()
     d.say(permission())
     assert {h.kind for h in idle.holds(d.session, d.now)} == {"turn", "ask"}
+
+
+def test_it_sleeps_one_full_period_after_what_kept_it_awake_has_ended() -> None:
+    d = Dialogue().ready()
+    d.fall_asleep()
+    d.tell(m.RetireRefused("held", "vite", False, (Blocker(42, 1, "vite", "no server"),)))
+    d.now += 119
+    d.tell(m.BlockersGone())
+    assert d.session.live.armed_at == d.now + 120
+    assert of(d.fall_asleep(), m.Retire)
 
 
 def test_never_pins() -> None:

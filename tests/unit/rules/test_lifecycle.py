@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from kit.dialogue import BLOCKS, EXITED, WOKE, Dialogue, of, permission, prompt
 
 from acpmux.model.ids import ClientId, HostSeq, PromptId
 from acpmux.model.process import Blocker
@@ -9,6 +8,7 @@ from acpmux.model.record import Kind
 from acpmux.model.session import OnPermission, State, Want
 from acpmux.rules import messages as m
 from acpmux.rules.lifecycle import IllegalEvent
+from kit.dialogue import BLOCKS, EXITED, WOKE, Dialogue, of, permission, prompt
 
 RETIRED = m.Retired((m.Ended(11, "agent", "term"),), (), 1000, 50)
 HELD = m.RetireRefused("held", "somebody else runs under it", False, (Blocker(42, 1, "vite", "not a server"),))

@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer, make and git: `make demo` and `make test`.
+
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-real bench format clean
+
+demo: $(VENV)/installed
+	@$(BIN)/acpmux demo
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/pyright
+	$(BIN)/pytest
+
+test-real: $(VENV)/installed-dev
+	$(BIN)/python tests/real/install.py
+	$(BIN)/pytest tests/real --timeout=600
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python bench/run.py
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "acpmux needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	@echo "setting up $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
+	@echo "setting up $(VENV) for tests ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/installed

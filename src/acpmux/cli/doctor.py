@@ -1,0 +1,176 @@
+"""`doctor`: what this machine has, and what acpmux does without on one that lacks it."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from acpmux.cli.output import json_option, paint, print_json
+from acpmux.client import connect
+from acpmux.errors import AcpmuxError
+from acpmux.paths import SOCKET_PATH_BYTES, Paths
+
+PROBE_BUDGET_S = 10.0  # one start of Python
+ANSWER_BUDGET_S = 5.0  # the daemon answers from memory
+
+_SUBREAPER = "import ctypes, sys; sys.exit(0 if ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0) == 0 else 1)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`level` is ok, without (works, with less) or broken."""
+
+    what: str
+    level: str
+    detail: str
+    advice: str | None = None
+
+
+@click.command(
+    "doctor", epilog="Examples:\n\n\b\n  acpmux doctor\n  acpmux doctor --json | jq '.[] | select(.level != \"ok\")'"
+)
+@json_option
+def doctor_command(as_json: bool) -> None:
+    """Check this machine: what is broken (exit code 1), and what acpmux does without."""
+    findings = [check() for check in CHECKS]
+    if as_json:
+        print_json([{"what": f.what, "level": f.level, "detail": f.detail, "advice": f.advice} for f in findings])
+    else:
+        colours = {"ok": "green", "without": "yellow", "broken": "red"}
+        for finding in findings:
+            click.echo(f"{paint(finding.level.ljust(8), colours[finding.level])} {finding.what}: {finding.detail}")
+            if finding.advice:
+                click.echo(f"         {paint(finding.advice, 'dim')}")
+    sys.exit(1 if any(finding.level == "broken" for finding in findings) else 0)
+
+
+def _python() -> Finding:
+    return Finding("Python", "ok", f"{platform.python_version()} at {sys.executable}")
+
+
+def _proc() -> Finding:
+    what = "process table"
+    if not sys.platform.startswith("linux"):
+        told = f"no census on {platform.system()} yet: idle sessions stay awake"
+        return Finding(what, "without", told, "acpmux hibernate refuses there; acpmux stop ends an agent")
+    others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) == 1] if os.path.isdir("/proc") else []
+    if not others:
+        told = "/proc is missing or hides processes: a listing is not whole, and idle sessions stay awake"
+        return Finding(what, "without", told, "mount /proc without hidepid for this user")
+    return Finding(what, "ok", "/proc shows every process")
+
+
+def _children() -> Finding:
+    what = "children lists"
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return Finding(what, "ok", "the kernel lists a thread's children")
+    return Finding(what, "without", "the kernel lists none (CONFIG_PROC_CHILDREN): idle sessions stay awake")
+
+
+def _fork_counter() -> Finding:
+    try:
+        int(Path("/proc/loadavg").read_text().split()[-1])
+    except (OSError, ValueError, IndexError):
+        return Finding("fork counter", "without", "/proc/loadavg has none: no listing is stable, sessions stay awake")
+    return Finding("fork counter", "ok", "/proc/loadavg tells the last pid")
+
+
+def _pidfd() -> Finding:
+    what = "pidfd"
+    if not hasattr(os, "pidfd_open"):
+        return Finding(what, "broken", "this system has none: acpmux signals nobody without proof of identity")
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return Finding(what, "broken", f"pidfd_open fails: {error.strerror}", "it needs Linux 5.3 or newer")
+    return Finding(what, "ok", "signals go to proven identities")
+
+
+def _subreaper() -> Finding:
+    done = subprocess.run(
+        [sys.executable, "-c", _SUBREAPER], capture_output=True, timeout=PROBE_BUDGET_S, stdin=subprocess.DEVNULL
+    )
+    if done.returncode == 0:
+        return Finding("subreaper", "ok", "work that leaves an agent's tree stays visible")
+    return Finding("subreaper", "without", "none here: work that leaves an agent's tree is not shown by acpmux ps")
+
+
+def _home() -> Finding:
+    paths = Paths.find(os.environ)
+    try:
+        paths.prepare()
+    except AcpmuxError as error:
+        return Finding("state folder", "broken", error.message)
+    free_mb = shutil.disk_usage(paths.home).free // 1_000_000
+    level = "ok" if free_mb > 100 else "broken"
+    return Finding("state folder", level, f"{paths.home}, {free_mb} MB free")
+
+
+def _socket() -> Finding:
+    paths = Paths.find(os.environ)
+    wanted = paths.home / "acpmux.sock"
+    if paths.socket == wanted:
+        return Finding("socket path", "ok", str(wanted))
+    return Finding("socket path", "ok", f"{wanted} is over {SOCKET_PATH_BYTES} bytes; it is {paths.socket}")
+
+
+def _daemon() -> Finding:
+    try:
+        with connect(start=False) as connection:
+            told = connection.request("_acpmux/status", {}, ANSWER_BUDGET_S)
+    except AcpmuxError:
+        return Finding("daemon", "ok", "none runs; the first command starts it")
+    return Finding(
+        "daemon", "ok", f"version {told['version']}, pid {told['pid']}, {told['sessions']['total']} sessions"
+    )
+
+
+def _agents() -> Finding:
+    from acpmux.agents import profiles
+
+    path = os.environ.get("PATH", os.defpath)
+    found = [name for name, p in profiles.profiles().items() if name != "demo" and profiles.installed(p, path)]
+    if found:
+        return Finding("agents", "ok", ", ".join(found))
+    return Finding("agents", "without", "only the built-in demo agent", "how to install others: acpmux agents")
+
+
+def _linger() -> Finding:
+    """systemd may end everything of a user at logout."""
+    what = "logout"
+    if shutil.which("loginctl") is None:
+        return Finding(what, "ok", "no session manager ends processes at logout")
+    lingers = os.path.exists(f"/var/lib/systemd/linger/{os.environ.get('USER', 'root')}")
+    kills = any("KillUserProcesses=yes" in line for line in _logind_lines() if not line.startswith("#"))
+    if kills and not lingers:
+        told = "KillUserProcesses is on: agents end when you log out"
+        return Finding(what, "without", told, "keep them: loginctl enable-linger")
+    return Finding(what, "ok", "sessions live on when you log out")
+
+
+def _logind_lines() -> list[str]:
+    try:
+        return Path("/etc/systemd/logind.conf").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    _python,
+    _proc,
+    _children,
+    _fork_counter,
+    _pidfd,
+    _subreaper,
+    _home,
+    _socket,
+    _daemon,
+    _agents,
+    _linger,
+)
