@@ -12,7 +12,7 @@ from acpmux.untyped import as_object, as_text
 
 VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 LINE_BYTES = 16 * 1024 * 1024
-TOOLS = (
+TOOLS: tuple[dict[str, Any], ...] = (
     {"name": "clock", "description": "The time of day.", "inputSchema": {"type": "object", "properties": {}}},
     {
         "name": "note",

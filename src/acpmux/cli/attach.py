@@ -48,6 +48,7 @@ class _View:
     def __init__(self, connection: Connection, name: str, quiet: bool) -> None:
         self._connection = connection
         self._name = name
+        self._quiet = quiet
         self._screen = Screen(name, quiet)
         self._prompts: set[int] = set()
         self._running = False
@@ -73,7 +74,7 @@ class _View:
     def _stored(self, event: dict[str, Any]) -> None:
         if event["kind"] == "update":
             self._screen.hear(Notification("session/update", as_object(event["body"])))
-        elif event["kind"] == "prompted":
+        elif event["kind"] == "prompted" and not self._quiet:
             self._screen.end()
             texts = [as_text(as_object(block).get("text")) for block in as_list(event["body"].get("prompt"))]
             click.echo(paint("> " + "\n> ".join(text for text in texts if text), "cyan"))

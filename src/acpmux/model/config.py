@@ -8,7 +8,7 @@ from acpmux.model.session import McpServer
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How an agent is started and what is known of it. Data of `agents/profiles/*.toml`.
+    """How an agent is started and what is known of it. Data of `agents/data/*.toml`.
 
     `install` is what a person types to get it; `prefer_load` resumes by session/load, its replay swallowed;
     `settle` makes the first prompt wait for the servers; `servers_up` says that servers appear only with the first
@@ -19,6 +19,7 @@ class Profile:
     title: str
     command: tuple[str, ...]
     install: str = ""
+    package: str = ""  # the npm package its program belongs to, where two packages install the same name
     homepage: str = ""
     aliases: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()

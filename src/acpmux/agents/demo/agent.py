@@ -21,7 +21,11 @@ MODES = {
     "yolo": "writes without asking",
 }
 MODELS = {"small": "Small", "large": "Large"}
-COMMANDS = {"time": "The time, from an MCP server.", "think": "Thoughts, a plan and a tool call.", "help": "What I know."}
+COMMANDS = {
+    "time": "The time, from an MCP server.",
+    "think": "Thoughts, a plan and a tool call.",
+    "help": "What I understand.",
+}
 
 
 class Agent:
@@ -78,7 +82,7 @@ class Agent:
     # ------------------------------------------------------------ methods
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        offered = {
+        offered: dict[str, Any] = {
             "loadSession": True,
             "promptCapabilities": {"image": False, "audio": False, "embeddedContext": False},
             "mcpCapabilities": {"http": False, "sse": False},

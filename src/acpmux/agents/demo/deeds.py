@@ -14,13 +14,14 @@ from typing import Any
 from acpmux.agents.demo import words
 from acpmux.agents.demo.memory import Conversation
 from acpmux.agents.demo.peer import Peer
-from acpmux.agents.demo.servers import McpServer, ServerFailed
+from acpmux.agents.demo.servers import McpServer, ServerFailed, wait_or_kill
 from acpmux.untyped import as_object
 
 HELP = (
     "I am the built-in demo agent; I have no model and understand a few words: 'my name is Ada', 'what is my name?', "
-    "'remember the milk', 'what did I say?', 'what time is it?' (asks my MCP server), 'write notes.txt' (asks you first), "
-    "'start a dev server on port 8000', 'stop the dev server', 'count to 10', 'think'."
+    "'remember the milk', 'what did I say?', 'what time is it?' (asks my MCP server), "
+    "'write notes.txt' (asks you first), 'start a dev server on port 8000', 'stop the dev server', "
+    "'count to 10', 'think'."
 )
 COUNT_PAUSE_S = 0.2  # slow enough to be watched and cancelled
 COUNT_MOST = 1000
@@ -129,7 +130,7 @@ class Deeds:
         if process is None or process.poll() is not None:
             return "No dev server of mine runs."
         process.terminate()
-        process.wait()
+        wait_or_kill(process)
         return f"The dev server (pid {process.pid}) has ended."
 
     # ------------------------------------------------------------ the rest

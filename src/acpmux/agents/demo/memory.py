@@ -15,7 +15,7 @@ TITLE_CHARS = 60
 
 @dataclass(slots=True)
 class Conversation:
-    """`said` is who ("user" or "agent") and what, in order; `remembered` is what the user asked to keep in mind."""
+    """`said` is who ("user" or "agent") and what, in order; `updated_at` is RFC 3339 in UTC."""
 
     session_id: str
     cwd: str

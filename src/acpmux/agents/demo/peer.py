@@ -60,7 +60,10 @@ class Peer:
         self._send({"method": method, "params": params})
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request and waits for its result, empty for an error. A person may answer it, so it waits without a limit."""
+        """Sends a request and waits for its result, empty for an error.
+
+        A person may answer it, so it waits without a limit.
+        """
         with self._writing:
             self._last_id += 1
             own_id = self._last_id

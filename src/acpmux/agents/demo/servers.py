@@ -11,8 +11,8 @@ from typing import Any
 from acpmux.untyped import as_list, as_object, as_text
 
 PROTOCOL_VERSION = "2025-06-18"
-ANSWER_S = 10.0  # a cold server in Python or Node answers within a few seconds; one that is silent for longer is left out
-END_S = 1.0  # a server ends with its input; one that does not is killed
+ANSWER_S = 10.0  # a cold server in Python or Node answers within a few seconds; a silent one is left out
+END_S = 1.0  # a server ends with its input, a dev server on TERM; one that does not is killed
 LINE_BYTES = 16 * 1024 * 1024
 
 
@@ -64,12 +64,8 @@ class McpServer:
         self._process.terminate()
 
     def wait(self) -> None:
-        """Returns when it is gone and reaped; after `END_S` it is killed."""
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """Returns when it is gone and reaped."""
+        wait_or_kill(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -88,7 +84,8 @@ class McpServer:
             message = self._message(deadline)
             if message.get("id") == self._last_id:
                 if "error" in message:
-                    raise ServerFailed(f"{self.name} refused {method}: {as_object(message['error']).get('message')}")
+                    why = as_object(message["error"]).get("message")
+                    raise ServerFailed(f"{self.name} refused {method}: {why}")
                 return as_object(message.get("result"))
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -115,6 +112,15 @@ class McpServer:
             return as_object(json.loads(line))
         except ValueError:
             return {}
+
+
+def wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    """Reaps a process that was told to end; after `END_S` it is killed."""
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def end(servers: Iterable[McpServer]) -> None:

@@ -1,0 +1,191 @@
+"""Sleep and wake through the installed command, on real processes."""
+
+import json
+import os
+import signal
+import sys
+
+from kit.product import Product, pid_said, runs, wait_for
+
+SLEEPER = ["sleep", "300"]
+
+
+def mcp(product: Product, name: str = "clock") -> str:
+    path = product.folder / "mcp.json"
+    path.write_text(
+        json.dumps({"mcpServers": {name: {"command": sys.executable, "args": ["-m", "acpmux.agents.demo_mcp"]}}})
+    )
+    return str(path)
+
+
+def end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_idle_session_sleeps_and_nothing_of_it_runs(sleepy: Product) -> None:
+    sleepy.agent()
+    sleepy.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(sleepy))
+    there = sleepy.json("ps", "s")["processes"]
+    assert {row["verdict"] for row in there} == {"harness", "server"}
+    sleepy.until("s", "hibernated")
+    assert not [row["pid"] for row in there if runs(row["pid"])]
+
+
+def test_next_prompt_wakes_it_with_the_same_command_folder_and_servers(sleepy: Product) -> None:
+    record = sleepy.agent()
+    sleepy.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(sleepy))
+    sleepy.ok("send", "s", "one")
+    sleepy.until("s", "hibernated")
+    assert sleepy.ok("send", "s", "two") == "echo: two\n"
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    first, second = (line for line in lines if "argv" in line)
+    assert first == second
+    opened = [
+        line["got"]["params"]
+        for line in lines
+        if line.get("got", {}).get("method") in ("session/new", "session/resume")
+    ]
+    assert opened[0]["mcpServers"] == opened[1]["mcpServers"] and opened[0]["cwd"] == opened[1]["cwd"]
+
+
+def test_mode_is_set_again_and_confirmed_before_the_prompt_goes_out(sleepy: Product) -> None:
+    record = sleepy.agent(mode_after_load="wide")
+    sleepy.ok("new", "-a", "scripted", "-n", "s")
+    sleepy.ok("send", "s", "one")
+    sleepy.until("s", "hibernated")
+    sleepy.ok("send", "s", "two")
+    methods = [json.loads(line)["got"]["method"] for line in record.read_text().splitlines() if '"got"' in line]
+    assert methods[-3:] == ["session/resume", "session/set_mode", "session/prompt"]
+    assert sleepy.json("info", "s")["mode"] == "default"
+
+
+def test_mode_that_is_contradicted_keeps_the_prompt_back_and_says_why(product: Product) -> None:
+    product.agent(set_mode="contradict")
+    product.ok("new", "-a", "scripted", "-n", "s")
+    product.ok("send", "s", "one")
+    product.ok("hibernate", "s")
+    told = product.fails("send", "s", "two")
+    assert "did not take its stored mode 'default' again" in told and "no prompt was sent" in told
+    row = product.json("info", "s")
+    assert row["status"] == "hibernated" and row["queued"] == 1 and "mode" in row["lastError"]
+
+
+def test_work_the_agent_started_keeps_it_awake_and_is_named(sleepy: Product) -> None:
+    sleepy.agent()
+    sleepy.ok("new", "-a", "scripted", "-n", "s")
+    pid = pid_said(sleepy.steps("s", {"do": "spawn", "command": SLEEPER}))
+    wait_for(lambda: sleepy.json("why", "s")["refusals"] >= 5, "five refused passes")
+    assert runs(pid)
+    told = sleepy.json("why", "s")
+    assert [(h["kind"], h["pid"], h["command"]) for h in told["holds"]] == [("census", pid, "sleep 300")]
+    assert f"pid {pid}" in sleepy.fails("hibernate", "s")
+    assert sleepy.log().count("stays awake") == 1
+    end(pid)
+    sleepy.until("s", "hibernated")
+
+
+def test_child_in_the_agents_own_group_keeps_it_awake(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    pid = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER, "session": False}))
+    product.fails("hibernate", "s")
+    assert runs(pid)
+    end(pid)
+    product.ok("hibernate", "s")
+
+
+def test_a_servers_own_command_run_as_a_tool_is_no_server(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(product))
+    command = ["sh", "-c", f"sleep 300 | {sys.executable} -m acpmux.agents.demo_mcp"]
+    pid = pid_said(product.steps("s", {"do": "spawn", "command": command}))
+    product.fails("hibernate", "s")
+    assert runs(pid)
+    assert product.ok("stop", "s")
+
+
+def test_work_that_left_the_tree_lives_on_and_does_not_keep_it_awake(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER}))
+    assert [row["verdict"] for row in product.json("ps", "s")["processes"]] == ["harness", "left-running"]
+    product.ok("hibernate", "s")
+    assert runs(pid)
+    assert "left running: sleep 300" in product.ok("why", "s")
+    end(pid)
+
+
+def test_work_that_left_the_tree_but_keeps_a_pipe_to_the_agent_holds_it(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "keep_pipe": True}))
+    assert "still holds a pipe" in product.fails("hibernate", "s")
+    assert runs(pid)
+    end(pid)
+
+
+def test_stop_says_what_it_leaves_and_all_ends_that_too(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    left = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER}))
+    under = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER}))
+    told = product.json("stop", "s")
+    assert [row["pid"] for row in told["left"]] == [left]
+    assert runs(left) and not runs(under)
+    end(left)
+    product.ok("wake", "s")
+    left = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER}))
+    assert product.json("stop", "s", "--all")["left"] == []
+    assert not runs(left)
+
+
+def test_agent_that_ignores_term_is_killed_after_its_grace(product: Product) -> None:
+    (product.home / "config.toml").write_text('[idle]\nafter = "never"\ngrace = "300ms"\n')
+    product.agent(ignore_term=True)
+    product.ok("new", "-a", "scripted", "-n", "s")
+    product.ok("hibernate", "s")
+    assert product.json("ps", "s")["processes"] == []
+
+
+def test_prompt_while_it_falls_asleep_is_answered_exactly_once(product: Product) -> None:
+    (product.home / "config.toml").write_text('[idle]\nafter = "never"\ngrace = "5s"\n')
+    record = product.agent(ignore_term=True)
+    product.ok("new", "-a", "scripted", "-n", "s")
+    product.ok("send", "s", "zero")
+    asleep = product.spawn("hibernate", "s")
+    product.until("s", "hibernating")
+    assert product.ok("send", "s", "one") == "echo: one\n"
+    asleep.communicate()
+    texts = [line for line in record.read_text().splitlines() if '"session/prompt"' in line and '"one"' in line]
+    assert len(texts) == 1
+
+
+def test_attach_wakes_and_shows_the_stored_transcript(sleepy: Product) -> None:
+    sleepy.agent()
+    sleepy.ok("new", "-a", "scripted", "-n", "s")
+    sleepy.ok("send", "s", "one")
+    sleepy.until("s", "hibernated")
+    done = sleepy.run("attach", "s", "--plain", stdin="two\n")
+    assert done.returncode == 0
+    assert done.stdout.index("echo: one") < done.stdout.index("echo: two")
+
+
+def test_session_survives_the_daemon_and_wakes_after_its_restart(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    product.ok("send", "s", "one")
+    product.ok("daemon", "shutdown")
+    assert product.status("s") == "hibernated"
+    assert product.ok("send", "s", "two") == "echo: two\n"
+
+
+def test_killed_daemons_agents_are_ended_by_the_next_one_and_their_sessions_sleep(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(product))
+    pids = [row["pid"] for row in product.json("ps", "s")["processes"]]
+    os.kill(product.json("daemon", "status")["pid"], signal.SIGKILL)
+    wait_for(lambda: product.run("daemon", "status").returncode == 1, "the daemon's end")
+    assert all(runs(pid) for pid in pids)
+    assert product.status("s") == "hibernated"
+    assert not any(runs(pid) for pid in pids)
+    assert product.ok("send", "s", "two") == "echo: two\n"
