@@ -2,10 +2,8 @@
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +74,9 @@ class Paths:
 
     def _short_folder(self) -> Path:
         """A private folder whose name is made from the user and this home, for homes with long paths."""
+        import hashlib  # both only for long paths: this module is on the way of every command
+        import tempfile
+
         digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         if len(os.fsencode(base)) > 60:

@@ -1,7 +1,6 @@
 """Finding the daemon, and starting it when there is none."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -39,6 +38,8 @@ def _started(paths: Paths, path: str) -> Connection:
 
     The daemon that loses the race for the lock goes, and both connect to the other.
     """
+    import subprocess  # only here: a daemon that runs already is the usual case
+
     paths.prepare()
     output = paths.logs / "daemon.out"
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:

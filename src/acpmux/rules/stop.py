@@ -47,6 +47,7 @@ def end_now(draft: Draft) -> None:
 
 
 def host_ended(draft: Draft, event: HostEnded) -> None:
+    turns.fail_turn(draft, "stopped", "the session was stopped in the middle of the turn")
     if draft.checkpoint.state not in (State.HIBERNATED, State.CLOSED):
         draft.record(
             Kind.STOPPED,

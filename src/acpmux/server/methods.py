@@ -8,8 +8,7 @@ from typing import Any
 
 from acpmux import __version__
 from acpmux.census.table import memory_bytes
-from acpmux.durations import parse_duration
-from acpmux.errors import AcpmuxError, ConfigFault, NoSuchAsk, NoSuchSession, UsageFault
+from acpmux.errors import ConfigFault, NoSuchAsk, NoSuchSession, UsageFault
 from acpmux.hub import view
 from acpmux.hub.actor import Actor
 from acpmux.hub.answers import Outcome
@@ -18,12 +17,12 @@ from acpmux.hub.transcript import reply_text
 from acpmux.hub.why import why
 from acpmux.model.ids import AskId, ClientId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind
-from acpmux.model.session import McpServer, OnPermission, Policy, Prompt
+from acpmux.model.session import OnPermission, Prompt
 from acpmux.paths import Paths
 from acpmux.rules import messages as m
 from acpmux.runtime.configfile import parse_mcp_json
 from acpmux.server.connection import Connection, RawError
-from acpmux.untyped import as_object
+from acpmux.server.requests import MethodNotFound, error_object, idle_of, policy_of, server_of, with_settings
 from acpmux.wire import acp, mux
 
 _FORWARDED = ("session/set_mode", "session/set_config_option")
@@ -116,20 +115,20 @@ class Methods:
         if extras.prompt is not None:
             asked = extras.prompt
             prompt = self._prompt_of(bytes(asked.blocks), asked.prompt_id, asked.on_permission)
-        after, pinned = _idle(extras.idle_after)
-        servers = tuple(_server(server) for server in told.mcp_servers)
+        after, pinned = idle_of(extras.idle_after)
+        servers = tuple(server_of(server) for server in told.mcp_servers)
         if extras.mcp_config is not None:
             servers += parse_mcp_json(extras.mcp_config.text, extras.mcp_config.path)
         cwd = folder(told.cwd)
         if not os.path.isdir(cwd):
             raise ConfigFault(f"the folder {cwd} is not there")
         actor = await self._hub.create(
-            NewSession(extras.agent, extras.name, cwd, _policy(extras.policy), after, pinned, servers, prompt)
+            NewSession(extras.agent, extras.name, cwd, policy_of(extras.policy), after, pinned, servers, prompt)
         )
         if client.asks_itself:
             client.follow(actor, actor.seq, True)
         meta = {"name": actor.session.checkpoint.name} | ({"promptId": prompt.prompt_id} if prompt else {})
-        return _with_settings(actor, {"sessionId": actor.session_id, "_meta": {"acpmux": meta}})
+        return with_settings(actor, {"sessionId": actor.session_id, "_meta": {"acpmux": meta}})
 
     async def _load(self, client: Connection, params: bytes) -> Any:
         """Follows from the first record; the answer leaves when all that was stored has been sent."""
@@ -144,7 +143,7 @@ class Methods:
         client.follow(actor, after(actor), True)
         await actor.ask(m.WakeAsked)
         await client.passed(actor.session_id, stored)
-        return _with_settings(actor, {})
+        return with_settings(actor, {})
 
     async def _list(self, client: Connection, params: bytes) -> Any:
         wanted = mux.parse(params, mux.ListParams).cwd
@@ -179,7 +178,7 @@ class Methods:
             "denied": outcome.denied,
         }
         if not outcome.ok:
-            raise RawError(_error_object(actor, outcome))
+            raise RawError(error_object(actor, outcome))
         if extras.reply:
             meta["reply"] = reply_text(await actor.log.read_prompt(actor.session_id, outcome.prompt_id))
         payload = outcome.payload if outcome.payload.lstrip().startswith(b"{") else b"{}"
@@ -323,10 +322,10 @@ class Methods:
     async def _set(self, client: Connection, params: bytes) -> Any:
         told = mux.parse(params, mux.SetParams)
         actor = self._hub.find(told.session_id)
-        after, pinned = _idle(told.idle_after)
+        after, pinned = idle_of(told.idle_after)
         if told.name is not None and told.name != actor.session.checkpoint.name:
             self._hub.check_name(told.name)
-        policy = _policy(told.policy)
+        policy = policy_of(told.policy)
         await actor.ask(lambda token: m.ChangeAsked(token, told.name, policy, after, pinned, told.title))
         return view.row(actor)
 
@@ -357,52 +356,3 @@ class Methods:
             raise UsageFault(f"onPermission must be wait, deny or fail, not {on_permission!r}") from None
         chosen = prompt_id or "p" + secrets.token_hex(8)
         return Prompt(PromptId(chosen), blocks, self._hub.clock.wall_ms(), wish)
-
-
-class MethodNotFound(AcpmuxError):
-    code = "usage"
-    rpc_code = -32601
-    exit_code = 2
-
-
-def _with_settings(actor: Actor, told: dict[str, Any]) -> dict[str, Any]:
-    checkpoint = actor.session.checkpoint
-    if checkpoint.modes is not None:
-        told["modes"] = as_object(json.loads(checkpoint.modes)) | {"currentModeId": checkpoint.mode}
-    if checkpoint.config_options is not None:
-        told["configOptions"] = json.loads(checkpoint.config_options)
-    return told
-
-
-def _error_object(actor: Actor, outcome: Outcome) -> bytes:
-    """A failed turn: the harness's own error where it sent one, with what acpmux knows beside it."""
-    told = json.loads(outcome.payload)
-    error = as_object(told.get("error"))
-    data: Any = error.get("data")
-    ours = {"code": told["code"], "detail": None, "sessionId": actor.session_id, "retryable": True}
-    ours |= {"promptId": outcome.prompt_id, "agentData": data}
-    return json.dumps({"code": error.get("code", -32603), "message": told["message"], "data": ours}).encode()
-
-
-def _server(told: mux.McpServerSpec) -> McpServer:
-    if told.command is None:
-        raise UsageFault(f"the MCP server {told.name[:60]!r} has no command; servers by URL are not there yet")
-    return McpServer(told.name, told.command, tuple(told.args), tuple((item.name, item.value) for item in told.env))
-
-
-def _policy(text: str | None) -> Policy | None:
-    try:
-        return None if text is None else Policy(text)
-    except ValueError:
-        raise UsageFault(f"{text!r} is no policy; policies are {', '.join(p.value for p in Policy)}") from None
-
-
-def _idle(text: str | None) -> tuple[float | None, bool]:
-    """The session's own period, and whether it never sleeps."""
-    if text is None:
-        return None, False
-    try:
-        after = parse_duration(text)
-    except ValueError as error:
-        raise UsageFault(str(error)) from None
-    return after, after is None

@@ -1,0 +1,30 @@
+import json
+
+from acpmux.host import core
+from acpmux.host.core import Outbox
+
+
+def test_line_over_the_limit_becomes_one_short_message() -> None:
+    box = Outbox(limit_bytes=10)
+    box.feed(b"a\n" + b"x" * 100)
+    box.feed(b"x\nb\n")
+    lines = [line[1] for line in iter(box.next, None)]
+    assert lines[0] == b"a" and lines[2] == b"b"
+    assert json.loads(lines[1])["params"] == {"bytes": 101}
+
+
+def test_begun_line_is_partial_until_it_ends() -> None:
+    box = Outbox()
+    box.feed(b"begun")
+    assert box.partial and box.last == 0
+    box.feed(b"\n")
+    assert not box.partial and box.last == 1
+
+
+def test_stored_lines_are_dropped_and_the_harness_waits_while_too_many_are_kept() -> None:
+    box = Outbox()
+    for _ in range(3):
+        box.feed(b"x" * (core.KEPT_BYTES // 2) + b"\n")
+    assert box.full
+    box.ack(2)
+    assert not box.full and box.kept_bytes == core.KEPT_BYTES // 2

@@ -1,0 +1,76 @@
+import pytest
+
+from acpmux.errors import ConfigFault
+from acpmux.model.session import McpServer
+from acpmux.runtime.configfile import parse, parse_mcp_json
+
+FULL = b"""
+default_agent = "claude"
+[idle]
+after = "90s"
+attached = "always"
+grace = "1s"
+park = false
+[start]
+initialize = "5s"
+[agents.codex]
+command = ["codex-acp", "-x"]
+env = { CODEX_HOME = "/x" }
+idle_after = "never"
+hosting = "hosted"
+pool = 0
+core = ["helper"]
+[agents.codex.mcp_servers.a]
+command = "a"
+[mcp_servers.time]
+command = "uvx"
+args = ["mcp-server-time"]
+[web]
+listen = "127.0.0.1:47811"
+"""
+
+
+def test_every_key_of_the_contract_is_read() -> None:
+    config = parse(FULL, "config.toml")
+    assert (config.default_agent, config.idle.after_s, config.idle.attached_s) == ("claude", 90, None)
+    assert (config.idle.grace_s, config.idle.park, config.start.initialize_s) == (1, False, 5)
+    (codex,) = config.agents
+    assert codex.command == ("codex-acp", "-x") and codex.pinned and codex.core == ("helper",)
+    assert codex.mcp_servers == (McpServer("a", "a"),)
+    assert config.mcp_servers == (McpServer("time", "uvx", ("mcp-server-time",)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"[idel]\n", "'idel'; did you mean 'idle'"),
+        (b"[idle]\nafter = 5\n", "idle.after: '5' is no duration"),
+        (b"[idle]\ngrace = 'never'\n", "idle.grace must be a duration"),
+        (b"idle = 5\n", "idle must be a table"),
+        (b"[agents.x]\ncommand = 'codex'\n", "agents.x.command must be a list of texts"),
+        (b"[agents.x]\nhosting = 'direct'\n", "not there yet"),
+        (b"[agents.x]\npool = 3\n", "not there yet"),
+        (b"[mcp_servers.t]\nargs = []\n", "mcp_servers.t.command must be the server's program"),
+        (b"[mcp_servers.t]\nurl = 'http://x'\n", "not there yet"),
+        (b"x = ", "not valid TOML"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * 2_000_000, "is over"),
+    ],
+)
+def test_each_fault_names_the_file_the_key_and_what_is_expected(text: bytes, told: str) -> None:
+    with pytest.raises(ConfigFault) as raised:
+        parse(text, "/home/me/config.toml")
+    assert told in raised.value.message and "/home/me/config.toml" in raised.value.message
+
+
+def test_mcp_json_in_the_usual_form() -> None:
+    text = '{"mcpServers": {"t": {"type": "stdio", "command": "uvx", "args": ["x"], "env": {"K": "v"}}}}'
+    assert parse_mcp_json(text, ".mcp.json") == (McpServer("t", "uvx", ("x",), (("K", "v"),)),)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"t": {"type": "http", "url": "u"}}}', "[" * 99_999]
+)
+def test_mcp_json_of_another_form_is_named(text: str) -> None:
+    with pytest.raises(ConfigFault, match=r"\.mcp\.json"):
+        parse_mcp_json(text, ".mcp.json")
