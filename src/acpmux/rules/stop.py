@@ -70,6 +70,7 @@ def host_survived(draft: Draft, event: HostSurvived) -> None:
     for token in draft.live.stoppers:
         draft.do(Reject(token, "host_lost", f"{event.reason}; see: acpmux ps {draft.checkpoint.name}"))
     draft.set(stoppers=(), ending=False, want=Want.NOTHING, want_all=False)
+    turns.start_next(draft)
 
 
 def finish_waiting(draft: Draft, ended: tuple[Ended, ...], left: tuple[Ended, ...]) -> None:

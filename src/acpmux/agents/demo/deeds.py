@@ -77,7 +77,7 @@ class Deeds:
 
     # ------------------------------------------------------------ what it tells meanwhile
 
-    def update(self, kind: str, **told: Any) -> None:
+    def update(self, kind: str, /, **told: Any) -> None:
         params = {"sessionId": self._session.talk.session_id, "update": {"sessionUpdate": kind, **told}}
         self._peer.notify("session/update", params)
 
