@@ -21,7 +21,7 @@ from acpmux.errors import StoreError
 from acpmux.model.ids import PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint
-from acpmux.store.schema import migrate
+from acpmux.store.schema import check_version, migrate
 
 BUSY_MS = 5000  # another process may read the file (a backup, a curious person)
 _COLUMNS = "seq, at_ms, kind, cause, prompt_id, body"
@@ -161,9 +161,10 @@ class SqliteLog:
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(self._path, isolation_level=None, cached_statements=64)
         db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        check_version(db, str(self._path))  # before the first write: a newer file is left as it is
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        migrate(db, str(self._path))
+        migrate(db)
         return db
 
     def _group(self, db: sqlite3.Connection, jobs: list[_Job]) -> None:
@@ -171,13 +172,14 @@ class SqliteLog:
         told: list[tuple[_Job, Any, Exception | None]] = []
         try:
             db.execute("BEGIN")
-            told = [self._one(db, job) for job in jobs]
+            # a reader that was cancelled while it waited is gone; one that runs can't be cancelled any more
+            told = [self._one(db, job) for job in jobs if job.done.set_running_or_notify_cancel()]
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             failed = StoreError(f"{self._path} can't be written: {error}")
-            told = [(job, None, failed) for job in jobs]
+            told = [(job, None, failed) for job in jobs if not job.done.cancelled()]
         for job, result, error in told:
             if error is None:
                 job.done.set_result(result)

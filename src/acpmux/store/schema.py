@@ -28,12 +28,17 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Brings the file to this version, one transaction a step. Raises: StoreError for a file of a newer acpmux."""
+def check_version(connection: sqlite3.Connection, path: str) -> None:
+    """Raises: StoreError for a file of a newer acpmux."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
         raise StoreError(
             f"{path} was written by a newer acpmux (schema {version}, this one knows {len(MIGRATIONS)}): update acpmux"
         )
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Brings the file to this version, one transaction a step."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number, script in enumerate(MIGRATIONS[version:], version + 1):
         connection.executescript(f"BEGIN IMMEDIATE;{script}PRAGMA user_version = {number};COMMIT;")

@@ -1,0 +1,48 @@
+"""`ports.EventLog` in memory, for tests of the engine; the same contract test runs over it and the real one."""
+
+from collections.abc import Sequence
+
+from acpmux.errors import StoreError
+from acpmux.model.ids import PromptId, Seq, SessionId
+from acpmux.model.record import Kind, Stored
+from acpmux.model.session import Checkpoint
+
+
+class MemoryLog:
+    """`fail_next` makes so many commits fail, as a full disk does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[SessionId, list[Stored]] = {}
+        self.saved: dict[SessionId, Checkpoint] = {}
+        self.fail_next = 0
+
+    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
+        if self.fail_next:
+            self.fail_next -= 1
+            raise StoreError("the disk is full")
+        kept = self.rows.setdefault(session_id, [])
+        if rows and rows[0].seq != len(kept) + 1:
+            raise StoreError("a gap")
+        kept.extend(rows)
+        if checkpoint is not None:
+            self.saved[session_id] = checkpoint
+
+    async def read(self, session_id: SessionId, after: Seq, limit: int) -> list[Stored]:
+        return [row for row in self.rows.get(session_id, ()) if row.seq > after][:limit]
+
+    async def read_prompt(self, session_id: SessionId, prompt_id: PromptId) -> list[Stored]:
+        return [row for row in self.rows.get(session_id, ()) if row.record.prompt_id == prompt_id]
+
+    async def read_kinds(self, session_id: SessionId, kinds: Sequence[Kind], last: int) -> list[Stored]:
+        found = [row for row in self.rows.get(session_id, ()) if row.record.kind in kinds]
+        return found[-last:] if last else []
+
+    async def last_seq(self, session_id: SessionId) -> Seq:
+        return Seq(len(self.rows.get(session_id, ())))
+
+    async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
+        return [(saved, Seq(len(self.rows[key]))) for key, saved in self.saved.items()]
+
+    async def purge(self, session_id: SessionId) -> None:
+        self.rows.pop(session_id, None)
+        self.saved.pop(session_id, None)
