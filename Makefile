@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer, make and git: `make demo` and `make test`.
 
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# the first that runs and is new enough: a shim on PATH may stand for nothing
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -30,7 +31,7 @@ clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "acpmux needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "acpmux needs Python 3.11 or newer, and none is on PATH. Try: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
 
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml

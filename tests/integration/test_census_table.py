@@ -1,0 +1,204 @@
+"""The listing, on real processes of the kinds that hide."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from acpmux.census.table import CensusError, identity_of, list_harness
+from acpmux.model.process import Harness, Identity, LaunchRecord, Listing
+
+HEAD = "import os, sys, threading, time, signal, subprocess\n"
+REAPING = (
+    "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"  # a subreaper that reaps nothing fills the table with zombies
+)
+
+
+@contextmanager
+def running(code: str, *args: str, subreaper: bool = False, env: dict[str, str] | None = None) -> Iterator[Harness]:
+    """A leader in a group of its own that said it is ready; its group and children are ended after the test."""
+    prefix = "import ctypes; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n" if subreaper else ""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEAD + prefix + code, *args],
+        process_group=0,
+        stdout=subprocess.PIPE,
+        env=env or dict(os.environ),
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        leader = identity_of(process.pid) or Identity(process.pid, 0)
+        yield Harness(leader, process.pid, (), None, LaunchRecord(()), frozenset({os.getpid()}))
+    finally:
+        for pid in [*(row.pid for row in tree(process.pid)), process.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)  # listed under our own unreaped child a moment ago
+            except ProcessLookupError:
+                pass
+        process.stdout.close()
+        process.wait()
+
+
+def tree(pid: int) -> list[Identity]:
+    from acpmux.census.table import best_effort
+
+    return [row.identity for row in best_effort(pid)]
+
+
+def whole(harness: Harness, host_pid: int | None = None) -> Listing:
+    """A listing, tried again while the machine is busy."""
+    for _ in range(50):
+        try:
+            return list_harness(harness, host_pid or os.getpid())
+        except CensusError as error:
+            assert error.retry, error.reason
+    raise AssertionError("the table never held still")
+
+
+def commands(harness: Harness) -> list[str]:
+    return sorted(row.argv[0].decode() for row in whole(harness).rows if row.pid != harness.leader.pid)
+
+
+READY = "print('ready', flush=True)\ntime.sleep(300)\n"
+
+
+def test_child_of_a_thread_is_listed() -> None:
+    code = "def go():\n    subprocess.Popen(['sleep', '301'])\n    time.sleep(300)\nthreading.Thread(target=go, daemon=True).start()\ntime.sleep(0.3)\n"
+    with running(code + READY) as harness:
+        assert commands(harness) == ["sleep"]
+
+
+def test_process_whose_main_thread_ended_is_listed_with_its_children() -> None:
+    code = (
+        "if os.fork() == 0:\n    def go():\n        subprocess.Popen(['sleep', '301'])\n        time.sleep(300)\n"
+        "    threading.Thread(target=go).start()\n    time.sleep(0.3)\n    import ctypes\n    ctypes.CDLL(None).pthread_exit(None)\n"
+        "time.sleep(0.6)\n"
+    )
+    with running(code + READY) as harness:
+        rows = [row for row in whole(harness).rows if row.pid != harness.leader.pid]
+        assert len(rows) == 2 and any(row.state == "Z" and row.threads > 1 for row in rows)
+
+
+def test_child_in_a_session_of_its_own_is_listed() -> None:
+    with running("subprocess.Popen(['sleep', '301'], start_new_session=True)\n" + READY) as harness:
+        assert commands(harness) == ["sleep"]
+
+
+def test_member_of_the_group_that_found_another_parent_is_listed() -> None:
+    code = "if os.fork() == 0:\n    if os.fork() == 0:\n        os.execvp('sleep', ['sleep', '301'])\n    os._exit(0)\nos.wait()\n"
+    with running(code + READY) as harness:
+        listed = [row for row in whole(harness).rows if row.argv[0] == b"sleep"]
+        assert len(listed) == 1
+        os.kill(listed[0].pid, signal.SIGKILL)
+
+
+def test_zombie_is_not_listed() -> None:
+    with running("if os.fork() == 0:\n    os._exit(0)\ntime.sleep(0.2)\n" + READY) as harness:
+        assert commands(harness) == []
+
+
+def test_what_left_the_tree_for_the_host_is_listed_apart() -> None:
+    """The leader's parent plays the host: a subreaper with the leader below it."""
+    code = (
+        "leader = os.fork()\nif leader == 0:\n    os.setpgid(0, 0)\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n"
+        "            os.execvp('sleep', ['sleep', '301'])\n        os._exit(0)\n    os.wait()\n    time.sleep(300)\n"
+        "time.sleep(0.4)\nprint('ready', flush=True)\ntime.sleep(300)\n"
+    )
+    with running(code, subreaper=True) as host:
+        leader = next(i for i in tree(host.leader.pid) if os.getpgid(i.pid) == i.pid and os.getsid(i.pid) != i.pid)
+        harness = host._replace(leader=leader, pgid=leader.pid)
+        listing = whole(harness, host.leader.pid)
+        assert [row.pid for row in listing.rows] == [leader.pid]
+        assert [row.argv[0] for row in listing.adopted] == [b"sleep"]
+
+
+def test_marker_is_an_exact_member_of_the_environment() -> None:
+    code = (
+        "subprocess.Popen(['sleep', '301'], env={'ACPMUX_MCP': 'n:time'})\n"
+        "subprocess.Popen(['sleep', '302'], env={'X': 'ACPMUX_MCP=n:time', 'XACPMUX_MCP': 'n:time'})\n"
+        "subprocess.Popen(['sleep', '303'], env={'AI_AGENT': 'claude-code_2_agent', 'CLAUDE_PID': '5'})\n"
+    )
+    with running(code + READY) as harness:
+        found = {row.argv[1]: (row.marker, row.tool) for row in whole(harness).rows if row.argv[0] == b"sleep"}
+        assert found == {b"301": ("n:time", False), b"302": (None, False), b"303": (None, True)}
+
+
+def test_arguments_are_bytes_as_the_kernel_has_them() -> None:
+    code = "subprocess.Popen([b'sh', b'-c', b'sleep 301; true', b'a b', b'', b'\\xff\\n'])\n"
+    with running(code + READY) as harness:
+        row = next(row for row in whole(harness).rows if row.argv[0] == b"sh")
+        assert row.argv == (b"sh", b"-c", b"sleep 301; true", b"a b", b"", b"\xff\n")
+
+
+def test_leader_that_is_gone_or_another_process_is_an_error() -> None:
+    with running(READY) as harness:
+        other = harness._replace(leader=Identity(harness.leader.pid, harness.leader.start + 1))
+        with pytest.raises(CensusError, match="first process is gone"):
+            list_harness(other, os.getpid())
+    with pytest.raises(CensusError, match="first process"):
+        list_harness(harness, os.getpid())
+
+
+HOP = """
+import os, sys, time
+def hop():
+    while True:
+        time.sleep(float(sys.argv[1]))
+        if os.fork():
+            os._exit(0)
+        {setsid}
+os.setpgid(0, 0) if {own} else None
+hop()
+"""
+
+
+@pytest.mark.parametrize("pause", ["0.001", "0.003", "0.01"])
+@pytest.mark.parametrize("setsid", ["pass", "os.setsid()"])
+def test_process_that_forks_itself_onward_is_never_missed(pause: str, setsid: str) -> None:
+    """Alive at every moment, each time as another process: a listing shows it, or there is no listing."""
+    hop = HOP.replace("{setsid}", setsid).replace("{own}", "False")
+    code = f"subprocess.Popen([sys.executable, '-S', '-c', {hop!r}, {pause!r}])\ntime.sleep(0.3)\n"
+    with running(code + REAPING + READY, subreaper=True) as harness:
+        shown = given_up = 0
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            try:
+                listing = list_harness(harness, os.getpid())
+            except CensusError as error:
+                assert error.retry, error.reason
+                given_up += 1
+                continue
+            assert len(listing.rows) > 1, "a whole listing without the process that was there all along"
+            shown += 1
+        assert shown + given_up > 0
+        end_chain(harness)
+
+
+def end_chain(harness: Harness) -> None:
+    """Stops the forking by ending the leader, whose own children then belong to us alone."""
+    for _ in range(200):
+        rows = tree(harness.leader.pid)
+        if not rows:
+            return
+        for identity in rows:
+            try:
+                os.kill(identity.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def test_storm_of_forks_gives_no_listing_rather_than_a_wrong_one() -> None:
+    storm = "while True:\n    pid = os.fork()\n    if pid == 0: os._exit(0)\n    os.waitpid(pid, 0)\n"
+    with running("for _ in range(3):\n    if os.fork() == 0:\n        exec(" + repr(storm) + ")\n" + READY) as harness:
+        given_up = 0
+        for _ in range(20):
+            try:
+                assert len(list_harness(harness, os.getpid()).rows) >= 4
+            except CensusError as error:
+                given_up += error.retry
+        assert given_up > 0

@@ -1,0 +1,295 @@
+"""The host with real harnesses below it, spoken to over its own link."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acpmux.census.table import identity_of
+from acpmux.errors import LaunchFailed
+from acpmux.model.ids import HostId, HostSeq, SessionId
+from acpmux.model.process import Server
+from acpmux.paths import Paths
+from acpmux.ports import LaunchSpec
+from acpmux.runtime.hostlink import UnixHostLink
+from acpmux.runtime.launcher import UnixHostLauncher
+from acpmux.runtime.orphans import end_orphans
+from acpmux.runtime.tasks import Tasks
+
+AGENT = r"""
+import os, signal, subprocess, sys, time
+print("up", flush=True)
+for line in sys.stdin:
+    verb, _, rest = line.strip().partition(" ")
+    if verb == "say": print(rest, flush=True)
+    if verb == "part": sys.stdout.write(rest); sys.stdout.flush()
+    if verb == "child": print(subprocess.Popen(rest.split(), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
+    if verb == "server": print(subprocess.Popen(rest.split(), env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
+    if verb == "ignore": signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ignoring", flush=True)
+    if verb == "big": print("x" * int(rest), flush=True)
+    if verb == "exit": print("bye", file=sys.stderr, flush=True); sys.exit(int(rest))
+"""
+NAP = Server("nap", "sleep", ("300",), "n:nap", "acp")
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.numbers: list[int] = []
+        self.gone: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self.told_freed = asyncio.Event()
+        self.why_lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._more = asyncio.Event()
+
+    def line(self, host_seq: HostSeq, data: bytes) -> None:
+        self.lines.append(data)
+        self.numbers.append(host_seq)
+        self._more.set()
+
+    def exited(self, header: Mapping[str, Any]) -> None:
+        self.gone.set_result(header)
+
+    def freed(self) -> None:
+        self.told_freed.set()
+
+    def lost(self, reason: str) -> None:
+        self.why_lost.set_result(reason)
+
+    async def count(self, number: int) -> bytes:
+        while len(self.lines) < number:
+            self._more.clear()
+            await asyncio.wait_for(self._more.wait(), 20)
+        return self.lines[number - 1]
+
+
+class Run:
+    def __init__(self, link: UnixHostLink, ears: Ears, paths: Paths) -> None:
+        self.link, self.ears, self.paths = link, ears, paths
+
+    async def tell(self, text: str) -> bytes:
+        """Tells the agent something and returns the line it answers."""
+        wanted = len(self.ears.lines) + 1
+        self.link.send(text.encode())
+        return await self.ears.count(wanted)
+
+    async def retire(self, after: int | None = None, grace_ms: int = 3000) -> Mapping[str, Any]:
+        last = len(self.ears.lines) if after is None else after
+        return await self.link.request("retire", 20, after=last, grace_ms=grace_ms, park=False)
+
+    async def end(self, everything: bool = True) -> Mapping[str, Any]:
+        return await self.link.request("end", 20, all=everything)
+
+
+def play(tmp_path: Path, story: Callable[[Run], Awaitable[None]], **more: Any) -> None:
+    async def run() -> None:
+        paths, tasks = Paths(tmp_path / "home"), Tasks()
+        paths.prepare()
+        ears = Ears()
+        command = more.pop("command", (sys.executable, "-S", "-c", AGENT))
+        spec = LaunchSpec(HostId("h1"), SessionId("s1"), command, str(tmp_path), env(), (), (NAP,), **more)
+        try:
+            link = await UnixHostLauncher(paths, tasks).start(spec, ears)
+            await ears.count(1)
+            await story(Run(link, ears, paths))
+            if identity_of(link.host_pid) and not ears.why_lost.done():
+                await link.request("end", 20, all=True)
+            await link.close()
+        finally:
+            await tasks.close()
+
+    asyncio.run(run())
+
+
+def env() -> dict[str, str]:
+    keep = {key: os.environ[key] for key in ("PATH", "ACPMUX_TEST_RUN")}
+    return keep | {"ACPMUX_HOST": "h1", "ACPMUX_SESSION_ID": "s1"}
+
+
+def alive(pid: int | bytes) -> bool:
+    return identity_of(int(pid)) is not None
+
+
+def test_clear_retirement_ends_harness_and_server_and_says_whom(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        server = int(await run.tell("server sleep 300"))
+        answer = await run.retire()
+        assert answer["t"] == "retired"
+        assert {row[0]: row[3] for row in answer["ended"]} == {run.link.leader.pid: "term", server: "term"}
+        assert not alive(server) and not alive(run.link.leader.pid)
+        assert answer["freed_bytes"] > 0 and answer["left"] == []
+
+    play(tmp_path, story)
+
+
+def test_child_of_somebody_elses_is_named_and_both_live_on(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        child = int(await run.tell("child sleep 300"))
+        answer = await run.retire()
+        assert answer["kind"] == "held" and answer["blockers"][0][0] == child
+        assert await run.tell("say still here") == b"still here"
+        assert alive(child)
+        os.kill(child, signal.SIGKILL)
+        await asyncio.wait_for(run.ears.told_freed.wait(), 5)
+
+    play(tmp_path, story)
+
+
+def test_newer_output_refuses(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("say one")
+        assert (await run.retire(after=1))["kind"] == "output"
+
+    play(tmp_path, story)
+
+
+def test_line_that_has_only_begun_refuses(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        run.link.send(b"part half a line")
+        await run.tell("say x")
+        run.link.send(b"part half")
+        await asyncio.sleep(0.1)
+        assert (await run.retire())["kind"] == "output"
+
+    play(tmp_path, story)
+
+
+def test_input_the_harness_has_not_read_refuses(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        os.kill(run.link.leader.pid, signal.SIGSTOP)
+        run.link.send(b"say unread")
+        assert (await run.retire())["kind"] == "unwritten"
+        os.kill(run.link.leader.pid, signal.SIGCONT)
+        await run.ears.count(2)
+
+    play(tmp_path, story)
+
+
+def test_cancel_before_the_first_signal_refuses_and_the_harness_goes_on(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        asked = asyncio.ensure_future(run.retire())
+        await asyncio.sleep(0)
+        run.link.retire_cancel()
+        assert (await asked)["kind"] == "cancelled"
+        assert await run.tell("say on") == b"on"
+        assert (await run.retire())["t"] == "retired"
+
+    play(tmp_path, story)
+
+
+def test_cancel_after_the_first_signal_cuts_the_grace(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("ignore")
+        asked = asyncio.ensure_future(run.retire(grace_ms=15000))
+        await asyncio.sleep(0.2)
+        run.link.retire_cancel()
+        answer = await asyncio.wait_for(asked, 3)
+        assert [row[3] for row in answer["ended"]] == ["kill"]
+
+    play(tmp_path, story)
+
+
+def test_stop_during_a_retirement_waits_it_out(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("ignore")
+        asked = asyncio.ensure_future(run.retire(grace_ms=15000))
+        await asyncio.sleep(0.2)
+        assert (await run.end())["t"] == "ended"
+        assert (await asked)["t"] == "retired"
+
+    play(tmp_path, story)
+
+
+def test_stop_ends_children_in_sessions_of_their_own(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        child = int(await run.tell("child sleep 300"))
+        answer = await run.end(False)
+        assert child in {row[0] for row in answer["ended"]} and not alive(child)
+
+    play(tmp_path, story)
+
+
+def test_harness_that_exits_by_itself_is_told_with_its_code_and_its_servers_are_cleaned(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        server = int(await run.tell("server sleep 300"))
+        other = int(await run.tell("child sleep 300"))
+        run.link.send(b"exit 7")
+        told = await asyncio.wait_for(run.ears.gone, 10)
+        assert (told["code"], told["signal"], told["n"]) == (7, None, 3)
+        assert "bye" in told["stderr"] and not alive(server)
+        assert alive(other) and other in {row[0] for row in told["left"]}
+        os.kill(other, signal.SIGKILL)
+
+    play(tmp_path, story)
+
+
+def test_lines_are_numbered_without_gaps_and_fifty_megabytes_pass(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        assert len(await run.tell("big 50000000")) == 50_000_000
+        for number in range(50):
+            await run.tell(f"say {number}")
+        assert run.ears.numbers == list(range(1, 53))
+
+    play(tmp_path, story)
+
+
+def test_missing_program_and_folder_are_named(tmp_path: Path) -> None:
+    async def story(run: Run) -> None: ...
+
+    with pytest.raises(LaunchFailed, match="'no-such-thing' is not on PATH"):
+        play(tmp_path, story, command=("no-such-thing",))
+
+
+def test_kill_signal_ends_a_stopped_harness_without_letting_it_run_on(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("ignore")
+        assert (await run.retire())["t"] == "retired"
+
+    play(tmp_path, story, retire_signal="kill")
+
+
+def test_orphaned_host_is_found_by_its_lock_and_its_harness_ended(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        server = int(await run.tell("server sleep 300"))
+        leader = run.link.leader.pid
+        assert [row[::2] for row in await end_orphans(run.paths)] == [("h1", "ended")]
+        assert not alive(server) and not alive(leader)
+
+    play(tmp_path, story)
+
+
+def test_killed_host_is_told_as_lost(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        os.kill(run.link.host_pid, signal.SIGKILL)
+        assert await asyncio.wait_for(run.ears.why_lost, 10)
+
+    play(tmp_path, story)
+
+
+def test_census_shows_every_process_with_its_verdict(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        server, child = int(await run.tell("server sleep 300")), int(await run.tell("child sleep 301"))
+        told = await run.link.request("census", 10)
+        verdicts = {row["pid"]: row["verdict"] for row in told["processes"]}
+        assert verdicts == {run.link.leader.pid: "harness", server: "server", child: "other"}
+        assert told["whole"] and all(row["rssBytes"] > 0 for row in told["processes"])
+        assert json.dumps(told)
+
+    play(tmp_path, story)
+
+
+def test_settle_waits_until_each_server_is_there_and_quiet(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        asked = asyncio.ensure_future(run.link.request("settle", 10, quiet_ms=200, budget_ms=5000))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        await run.tell("server sleep 300")
+        told = await asked
+        assert told["seen"] == ["nap"] and told["missing"] == [] and told["waited_ms"] >= 450
+
+    play(tmp_path, story)
