@@ -12,6 +12,7 @@ from acpmux.hub.harness import CENSUS_BUDGET_S, Harness
 from acpmux.hub.transcript import with_transcript
 from acpmux.hub.wake import WakePlan, bring_up
 from acpmux.model.ids import HostSeq
+from acpmux.model.session import Want
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from acpmux.hub.actor import Actor
 
 WAKE_RETRY_S = 1.0  # a lock or a writer of the last incarnation is gone after a second, by what agents were seen to do
+UNSTABLE_TRIES = 5  # a busy moment of the machine is no reason to tell a person no
+UNSTABLE_S = 0.2
 REFUSAL_LOG_S = 600.0  # one line a session in ten minutes says enough
 
 log = logging.getLogger(__name__)
@@ -171,6 +174,12 @@ class Effects:
             self._tell(m.HarnessExited(None, None, "", lost=True), incarnation)
             return
         event = await harness.retire(after, grace_s)
+        for _ in range(UNSTABLE_TRIES):
+            used = self._actor.session.live.want is not Want.NOTHING
+            if not isinstance(event, m.RetireRefused) or event.kind != "unknown" or not event.retry or used:
+                break
+            await self._engine.clock.sleep(UNSTABLE_S)
+            event = await harness.retire(after, grace_s)
         if event is None:
             return
         if isinstance(event, m.Retired):

@@ -18,6 +18,7 @@ from acpmux.runtime.hostlink import UnixHostLink
 from acpmux.runtime.tasks import Tasks
 
 READY_BUDGET_S = 20.0  # two starts of Python and 3 s for the configuration; a machine under load takes its time
+GONE_BUDGET_S = 2.0  # a host that said why it could not start ends at once
 LINK_BUDGET_S = 5.0  # it listens before it says that it is ready
 
 
@@ -40,7 +41,11 @@ class UnixHostLauncher:
         orders = encode(_orders(spec, folder, socket_path, token))
         process = await asyncio.to_thread(self._spawn, orders)
         gone = self._tasks.spawn(f"host:{spec.host_id}", self._reap(process, folder))
-        await _ready(process)
+        try:
+            await _ready(process)
+        except LaunchFailed:
+            await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
+            raise
         return await _link(socket_path, events, token, gone)
 
     def _spawn(self, orders: bytes) -> "subprocess.Popen[bytes]":
