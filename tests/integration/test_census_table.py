@@ -129,10 +129,11 @@ def test_marker_is_an_exact_member_of_the_environment() -> None:
 
 
 def test_arguments_are_bytes_as_the_kernel_has_them() -> None:
-    code = "subprocess.Popen([b'sh', b'-c', b'sleep 301; true', b'a b', b'', b'\\xff\\n'])\n"
+    nap = "import time; time.sleep(300)"
+    code = f"subprocess.Popen([sys.executable, '-S', '-c', {nap!r}, b'a b', b'', b'\\xff\\n'])\n"
     with running(code + READY) as harness:
-        row = next(row for row in whole(harness).rows if row.argv[0] == b"sh")
-        assert row.argv == (b"sh", b"-c", b"sleep 301; true", b"a b", b"", b"\xff\n")
+        row = next(row for row in whole(harness).rows if row.pid != harness.leader.pid)
+        assert row.argv[1:] == (b"-S", b"-c", nap.encode(), b"a b", b"", b"\xff\n")
 
 
 def test_leader_that_is_gone_or_another_process_is_an_error() -> None:
@@ -146,8 +147,9 @@ def test_leader_that_is_gone_or_another_process_is_an_error() -> None:
 
 HOP = """
 import os, sys, time
+deadline = time.monotonic() + 4  # it outlives the test by seconds only, whoever its parent is then
 def hop():
-    while True:
+    while time.monotonic() < deadline:
         time.sleep(float(sys.argv[1]))
         if os.fork():
             os._exit(0)
@@ -176,29 +178,13 @@ def test_process_that_forks_itself_onward_is_never_missed(pause: str, setsid: st
             assert len(listing.rows) > 1, "a whole listing without the process that was there all along"
             shown += 1
         assert shown + given_up > 0
-        end_chain(harness)
-
-
-def end_chain(harness: Harness) -> None:
-    """Stops the forking by ending the leader, whose own children then belong to us alone."""
-    for _ in range(200):
-        rows = tree(harness.leader.pid)
-        if not rows:
-            return
-        for identity in rows:
-            try:
-                os.kill(identity.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def test_storm_of_forks_gives_no_listing_rather_than_a_wrong_one() -> None:
-    storm = "while True:\n    pid = os.fork()\n    if pid == 0: os._exit(0)\n    os.waitpid(pid, 0)\n"
+    storm = "end = time.monotonic() + 6\nwhile time.monotonic() < end:\n    pid = os.fork()\n    if pid == 0: os._exit(0)\n    os.waitpid(pid, 0)\n"
     with running("for _ in range(3):\n    if os.fork() == 0:\n        exec(" + repr(storm) + ")\n" + READY) as harness:
-        given_up = 0
         for _ in range(20):
             try:
                 assert len(list_harness(harness, os.getpid()).rows) >= 4
             except CensusError as error:
-                given_up += error.retry
-        assert given_up > 0
+                assert error.retry, error.reason
