@@ -90,7 +90,7 @@ def test_child_in_a_session_of_its_own_is_listed() -> None:
 
 
 def test_member_of_the_group_that_found_another_parent_is_listed() -> None:
-    code = "if os.fork() == 0:\n    if os.fork() == 0:\n        os.execvp('sleep', ['sleep', '301'])\n    os._exit(0)\nos.wait()\n"
+    code = "if os.fork() == 0:\n    if os.fork() == 0:\n        os.execvp('sleep', ['sleep', '301'])\n    os._exit(0)\nos.wait()\ntime.sleep(0.3)\n"
     with running(code + READY) as harness:
         listed = [row for row in whole(harness).rows if row.argv[0] == b"sleep"]
         assert len(listed) == 1
