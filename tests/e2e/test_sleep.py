@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 
+import pytest
+
 from kit.product import Product, pid_said, runs, wait_for
 
 SLEEPER = ["sleep", "300"]
@@ -59,8 +61,9 @@ def test_mode_is_set_again_and_confirmed_before_the_prompt_goes_out(sleepy: Prod
     assert sleepy.json("info", "s")["mode"] == "default"
 
 
-def test_mode_that_is_contradicted_keeps_the_prompt_back_and_says_why(product: Product) -> None:
-    product.agent(set_mode="contradict")
+@pytest.mark.parametrize("how", ["contradict", "contradict by option"])
+def test_mode_that_is_contradicted_keeps_the_prompt_back_and_says_why(product: Product, how: str) -> None:
+    product.agent(set_mode=how)
     product.ok("new", "-a", "scripted", "-n", "s")
     product.ok("send", "s", "one")
     product.ok("hibernate", "s")

@@ -19,7 +19,7 @@ class Script(TypedDict, total=False):
     """`start`, `initialize`, `new`, `load` and `resume` are lists of steps done at that point, before its answer.
 
     `loads` and `resumes` are "ok" (default), "empty", an error code, or "absent" (not offered). `set_mode` is "ok", "fail" or
-    "contradict". `mode_after_load` is the mode it claims then. `ignore_term` makes TERM do nothing.
+    "contradict" or "contradict by option". `mode_after_load` is the mode it claims then. `ignore_term` makes TERM do nothing.
     """
 
     record: str
@@ -133,7 +133,11 @@ class ScriptedAgent:
         if how == "fail":
             raise Stop({"code": -32602, "message": "no such mode"})
         told = "wide" if how == "contradict" else params["modeId"]
-        self.update(sessionUpdate="current_mode_update", currentModeId=told)
+        if how == "contradict by option":
+            option = {"id": "mode", "category": "mode", "type": "select", "currentValue": "wide"}
+            self.update(sessionUpdate="config_option_update", configOptions=[option])
+        else:
+            self.update(sessionUpdate="current_mode_update", currentModeId=told)
         return {}
 
     def on_prompt(self, params: dict[str, Any]) -> Any:

@@ -153,10 +153,10 @@ async def _set_mode(harness: Harness, checkpoint: Checkpoint, reply: acp.Session
     response = await _setting(harness, "session/set_mode", params, f"mode {wanted}")
     if not response.ok:
         raise SettingRefused(_refused(f"mode {wanted!r}", error_text(response)))
-    for said in harness.early[before:]:
-        told = acp.parse_update(said.params).mode if isinstance(said, m.Update) else None
-        if told is not None and told != wanted:
-            raise SettingRefused(_refused(f"mode {wanted!r}", f"it reports mode {told!r}"))
+    told = [acp.parse_update(said.params).mode for said in harness.early[before:] if isinstance(said, m.Update)]
+    last = next((mode for mode in reversed(told) if mode is not None), wanted)
+    if last != wanted:
+        raise SettingRefused(_refused(f"mode {wanted!r}", f"it reports mode {last!r}"))
     return wanted
 
 

@@ -95,7 +95,9 @@ def with_config_options(checkpoint: Checkpoint, listed: list[Any]) -> Checkpoint
         replace(option, value=_dumps(current[option.config_id])) if option.config_id in current else option
         for option in checkpoint.options
     )
-    return replace(checkpoint, config_options=_dumps(listed), options=options)
+    modes = (item.get("currentValue") for item in map(as_object, listed) if item.get("category") == "mode")
+    mode = next((value for value in modes if isinstance(value, str)), checkpoint.mode)
+    return replace(checkpoint, config_options=_dumps(listed), options=options, mode=mode)
 
 
 def _prompted(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:

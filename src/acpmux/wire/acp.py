@@ -61,6 +61,9 @@ def parse_update(params: bytes) -> UpdateFacts:
     if not isinstance(kind, str):
         return UpdateFacts("")
     mode = update.get("currentModeId") if kind == "current_mode_update" else None
+    if kind == "config_option_update":  # some agents tell their mode this way alone
+        listed = map(as_object, as_list(update.get("configOptions")))
+        mode = next((item.get("currentValue") for item in listed if item.get("category") == "mode"), None)
     text = None
     if kind == "agent_message_chunk":
         text = as_object(update.get("content")).get("text")
