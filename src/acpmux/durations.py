@@ -11,7 +11,7 @@ def parse_duration(text: str) -> float | None:
         return None
     for unit, seconds in _UNITS:
         number = told.removesuffix(unit)
-        if number != told and number.replace(".", "", 1).isdigit() and number[0] != ".":
+        if number != told and number.isascii() and number.replace(".", "", 1).isdigit() and number[0] != ".":
             found = float(number) * seconds
             if 0 < found <= LONGEST_S:
                 return found

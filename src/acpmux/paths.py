@@ -11,6 +11,7 @@ from pathlib import Path
 from acpmux.errors import AccessDenied, OwnFault
 
 SOCKET_PATH_BYTES = 100  # sun_path holds 108 bytes on Linux and 104 elsewhere, its end mark included
+_ANY_HOST = "h" + "0" * 12  # as long as every host's id (model/ids.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +71,27 @@ class Paths:
         return self._fitting(self.host_folder(host_id) / "sock", f"{host_id}.sock")
 
     def _fitting(self, wanted: Path, short_name: str) -> Path:
-        return wanted if len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES else self._short_folder() / short_name
+        return wanted if self._fits(wanted) else self._short_folder() / short_name
+
+    def _fits(self, wanted: Path) -> bool:
+        return len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES
 
     def _short_folder(self) -> Path:
-        """A private folder whose name is made from the user and this home, for homes with long paths."""
-        import hashlib  # both only for long paths: this module is on the way of every command
-        import tempfile
+        """A private folder whose name is made from the user and this home, for homes with long paths.
+
+        In /tmp and nowhere else: daemon and clients must find the same one, whatever their environments say.
+        """
+        import hashlib  # only for long paths: this module is on the way of every command
 
         digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        if len(os.fsencode(base)) > 60:
-            base = "/tmp"
-        return Path(base) / f"acpmux-{os.getuid()}-{digest}"
+        return Path(f"/tmp/acpmux-{os.getuid()}-{digest}")
 
     def prepare(self) -> None:
         """Creates the folders. Raises: AccessDenied for one that another user owns or may write to; OwnFault."""
-        folders = [self.home, self.logs, self.hosts]
-        if self.socket.parent != self.home:
-            folders.append(self.socket.parent)
-        for folder in folders:
+        for folder in (self.home, self.logs, self.hosts):
             private_folder(folder)
+        if not self._fits(self.host_folder(_ANY_HOST) / "sock"):  # the longest of them
+            private_folder(self._short_folder(), link_allowed=False)
 
     def acquire_lock(self) -> Lock | None:
         """The lock of the one daemon of this home, None when another one holds it."""
@@ -106,16 +108,22 @@ class Paths:
         return Lock(fd)
 
 
-def private_folder(folder: Path) -> None:
-    """Makes a folder 0700, or checks the one that is there. Raises: AccessDenied; OwnFault."""
+def private_folder(folder: Path, link_allowed: bool = True) -> None:
+    """Makes a folder 0700, or checks the one that is there and closes it to readers.
+
+    One that others may write to is refused rather than closed: it may hold what they put there, and may not be ours
+    to close (/tmp). `link_allowed` is for folders whose place only we may change. Raises: AccessDenied; OwnFault.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        told = folder.stat()
+        told = folder.stat(follow_symlinks=link_allowed)
     except OSError as error:
         raise OwnFault(
             f"the folder {folder} can't be made: {error.strerror}. Set ACPMUX_HOME to another place"
         ) from None
-    if told.st_uid != os.getuid():
-        raise AccessDenied(f"the folder {folder} belongs to another user. Set ACPMUX_HOME to a folder of your own")
-    if stat.S_IMODE(told.st_mode) & 0o077:
+    if told.st_uid != os.getuid() or not stat.S_ISDIR(told.st_mode):
+        raise AccessDenied(f"{folder} is not a folder of this user. Set ACPMUX_HOME to a folder of your own")
+    if told.st_mode & 0o022:
+        raise AccessDenied(f"others may write to {folder}. Set ACPMUX_HOME to a folder that only you may write to")
+    if told.st_mode & 0o055:
         folder.chmod(0o700)

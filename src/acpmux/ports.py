@@ -41,14 +41,14 @@ class EventLog(Protocol):
 
     async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
         """Stores rows (their seqs follow the last one without a gap) and, when given, the checkpoint, in one
-        transaction.
+        transaction. A session's first commit brings a checkpoint.
 
         Raises: StoreError; then nothing of it is stored.
         """
         ...
 
     async def read(self, session_id: SessionId, after: Seq, limit: int) -> list[Stored]:
-        """At most `limit` rows with a seq above `after`, in order."""
+        """At most `limit` rows with a seq above `after`, in order; fewer where they are large, none only at the end."""
         ...
 
     async def read_prompt(self, session_id: SessionId, prompt_id: PromptId) -> list[Stored]:

@@ -8,6 +8,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from acpmux.model.ids import AgentSessionId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint, Prompt, State, Turn
 from acpmux.ports import EventLog
-from acpmux.store.log import SqliteLog
+from acpmux.store.log import PAGE_BYTES, SqliteLog
 from kit.memory_log import MemoryLog
 
 S1 = SessionId("s1")
@@ -40,6 +42,17 @@ def over(path: Path, work: Callable[[EventLog], Awaitable[None]]) -> None:
     asyncio.run(both())
 
 
+def on_disk(path: Path, work: Callable[[SqliteLog], Awaitable[None]]) -> None:
+    async def alone() -> None:
+        log = await SqliteLog.open(path)
+        try:
+            await work(log)
+        finally:
+            await log.close()
+
+    asyncio.run(alone())
+
+
 def test_what_was_committed_is_read_back_untouched(tmp_path: Path) -> None:
     async def work(log: EventLog) -> None:
         odd = b'{"n":123456789012345678901234567890,"s":"\\ud800"}'
@@ -57,12 +70,39 @@ def test_what_was_committed_is_read_back_untouched(tmp_path: Path) -> None:
     over(tmp_path / "a.db", work)
 
 
-def test_a_gap_is_refused_and_stores_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seqs", [(3,), (2, 4), (1,), (2, 2), (3, 2)])
+def test_a_gap_or_a_repeat_is_refused_and_stores_nothing(tmp_path: Path, seqs: tuple[int, ...]) -> None:
     async def work(log: EventLog) -> None:
         await log.commit(S1, [stored(1)], CHECKPOINT)
         with pytest.raises(StoreError):
-            await log.commit(S1, [stored(3)], None)
-        assert await log.last_seq(S1) == 1
+            await log.commit(S1, [stored(seq) for seq in seqs], replace(CHECKPOINT, title="not stored"))
+        assert await log.last_seq(S1) == 1 and len(await log.read(S1, Seq(0), 10)) == 1
+        assert await log.checkpoints() == [(CHECKPOINT, 1)]
+
+    over(tmp_path / "a.db", work)
+
+
+def test_a_session_begins_with_its_checkpoint(tmp_path: Path) -> None:
+    async def work(log: EventLog) -> None:
+        with pytest.raises(StoreError):
+            await log.commit(S1, [stored(1)], None)
+        assert await log.read(S1, Seq(0), 10) == [] and await log.last_seq(S1) == 0
+        await log.commit(S1, [], CHECKPOINT)
+        await log.commit(S1, [stored(1)], None)
+        assert await log.checkpoints() == [(CHECKPOINT, 1)]
+
+    over(tmp_path / "a.db", work)
+
+
+def test_sessions_come_oldest_first_and_keep_to_themselves(tmp_path: Path) -> None:
+    async def work(log: EventLog) -> None:
+        for name, created in (("b", 20), ("c", 10), ("a", 30)):
+            checkpoint = replace(CHECKPOINT, session_id=SessionId(name), created_at_ms=created)
+            await log.commit(SessionId(name), [stored(1, prompt_id="p")], checkpoint)
+        assert [saved.session_id for saved, _ in await log.checkpoints()] == ["c", "b", "a"]
+        await log.purge(SessionId("b"))
+        assert [saved.session_id for saved, _ in await log.checkpoints()] == ["c", "a"]
+        assert len(await log.read_prompt(SessionId("a"), PromptId("p"))) == 1
 
     over(tmp_path / "a.db", work)
 
@@ -93,9 +133,145 @@ def test_one_failing_commit_among_many_fails_alone(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+def test_what_the_file_cannot_hold_fails_alone_and_the_log_lives_on(tmp_path: Path) -> None:
+    async def work(log: SqliteLog) -> None:
+        await log.commit(S1, [stored(1)], CHECKPOINT)
+        huge = Stored(Seq(2), Record(Kind.UPDATE, b"{}", "cause", 2**70))
+        half = replace(CHECKPOINT, title="\ud800")
+        odd = Stored(Seq(2), Record(Kind.UPDATE, b"{}", "\ud800", 1))
+        for rows, checkpoint in (([huge], None), ([], half), ([odd], None)):
+            with pytest.raises(StoreError, match="can't be written"):
+                await log.commit(S1, rows, checkpoint)
+        await log.commit(S1, [stored(2)], None)
+        assert await log.checkpoints() == [(CHECKPOINT, 2)]
+
+    on_disk(tmp_path / "a.db", work)
+
+
+def test_a_page_ends_behind_the_record_that_fills_it(tmp_path: Path) -> None:
+    async def work(log: SqliteLog) -> None:
+        body = b"x" * (PAGE_BYTES // 2)
+        await log.commit(S1, [stored(seq, body=body) for seq in (1, 2, 3)], CHECKPOINT)
+        assert [row.seq for row in await log.read(S1, Seq(0), 100)] == [1, 2]
+        assert [row.seq for row in await log.read(S1, Seq(2), 100)] == [3]
+
+    on_disk(tmp_path / "a.db", work)
+
+
+def test_record_of_50_mb_comes_back_whole(tmp_path: Path) -> None:
+    async def work(log: SqliteLog) -> None:
+        body = os.urandom(1_000_000) * 50
+        await log.commit(S1, [stored(1, body=body)], CHECKPOINT)
+        assert (await log.read(S1, Seq(0), 100))[0].record.body == body
+
+    on_disk(tmp_path / "a.db", work)
+
+
+def test_reads_wait_for_no_writer_and_writes_for_no_reader(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+
+    async def work(log: SqliteLog) -> None:
+        await log.commit(S1, [stored(1)], CHECKPOINT)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            waits = asyncio.ensure_future(log.commit(S1, [stored(2)], None))
+            assert len(await log.read(S1, Seq(0), 10)) == 1
+            assert not waits.done()
+            other.execute("ROLLBACK")
+            await waits
+            other.execute("BEGIN")
+            assert other.execute("SELECT count(*) FROM records").fetchone() == (2,)
+            await log.commit(S1, [stored(3)], None)
+            assert other.execute("SELECT count(*) FROM records").fetchone() == (2,)
+            assert await log.last_seq(S1) == 3
+
+    on_disk(path, work)
+
+
+def test_what_was_committed_is_read_by_whoever_reads_next(tmp_path: Path) -> None:
+    async def work(log: SqliteLog) -> None:
+        async def session(number: int) -> None:
+            session_id = SessionId(f"s{number}")
+            for seq in range(1, 21):
+                await log.commit(session_id, [stored(seq)], replace(CHECKPOINT, session_id=session_id))
+                assert [row.seq for row in await log.read(session_id, Seq(0), 100)] == list(range(1, seq + 1))
+
+        await asyncio.gather(*(session(number) for number in range(8)))
+
+    on_disk(tmp_path / "a.db", work)
+
+
+def test_closed_log_does_what_was_asked_and_refuses_what_comes_after(tmp_path: Path) -> None:
+    async def work() -> None:
+        log = await SqliteLog.open(tmp_path / "a.db")
+        asked = asyncio.ensure_future(log.commit(S1, [stored(1)], CHECKPOINT))
+        await asyncio.sleep(0)
+        await log.close()
+        await asked
+        refused = (
+            log.commit(S1, [stored(2)], None),
+            log.read(S1, Seq(0), 1),
+            log.last_seq(S1),
+            log.checkpoints(),
+            log.purge(S1),
+        )
+        for one in await asyncio.gather(*refused, return_exceptions=True):
+            assert isinstance(one, StoreError) and "is closed" in one.message
+        await log.close()
+
+    asyncio.run(work())
+
+
 def test_files_are_the_users_alone(tmp_path: Path) -> None:
-    over(tmp_path / "a.db", lambda log: log.commit(S1, [stored(1)], CHECKPOINT))
-    assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
+    async def work(log: SqliteLog) -> None:
+        await log.commit(S1, [stored(1)], CHECKPOINT)
+        assert sorted(path.name for path in tmp_path.glob("a.db*")) == ["a.db", "a.db-shm", "a.db-wal"]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("a.db*")} == {0o600}
+
+    umask = os.umask(0)
+    try:
+        on_disk(tmp_path / "a.db", work)
+    finally:
+        os.umask(umask)
+
+
+def test_checkpoint_of_an_older_version_is_filled_and_one_that_is_damaged_names_its_session(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    on_disk(path, lambda log: log.commit(S1, [stored(1)], CHECKPOINT))
+
+    def put(encoded: bytes) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("UPDATE sessions SET checkpoint = ?", (encoded,))
+
+    async def older(log: SqliteLog) -> None:
+        ((checkpoint, _),) = await log.checkpoints()
+        assert (checkpoint.name, checkpoint.state, checkpoint.queue) == ("one", State.HIBERNATED, ())
+
+    async def damaged(log: SqliteLog) -> None:
+        with pytest.raises(StoreError, match=r"a\.db can't be read: the state of s1 is damaged"):
+            await log.checkpoints()
+
+    known = b'"session_id":"s1","name":"one","agent":"demo","cwd":"/","created_at_ms":1,"last_active_at_ms":2'
+    put(b"{" + known + b',"of_a_later_time":[1]}')
+    on_disk(path, older)
+    for encoded in (b"{", b"\xff", b"{" + known + b',"state":"flying"}', b"{" + known + b',"queue":7}'):
+        put(encoded)
+        on_disk(path, damaged)
+
+
+def test_damaged_pages_are_an_error_that_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    on_disk(path, lambda log: log.commit(S1, [stored(seq, body=b"x" * 500) for seq in range(1, 200)], CHECKPOINT))
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(4096)
+        file.write(b"\x5a" * (size - 4096))
+
+    async def work(log: SqliteLog) -> None:
+        await log.read(S1, Seq(0), 1000)
+
+    with pytest.raises(StoreError, match=r"a\.db can't be (read|opened): "):
+        on_disk(path, work)
 
 
 def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -156,3 +332,43 @@ def test_every_acknowledged_commit_survives_a_kill(tmp_path: Path) -> None:
             await log.close()
 
         asyncio.run(check())
+
+
+FULL_DISK = """
+import asyncio, resource, sys
+from pathlib import Path
+from acpmux.errors import StoreError
+from acpmux.model.record import *
+from acpmux.model.session import Checkpoint
+from acpmux.store.log import SqliteLog
+async def main():
+    log = await SqliteLog.open(Path(sys.argv[1]))
+    def commit(n):
+        return log.commit("s1", [Stored(n, Record(Kind.UPDATE, b"x" * 20000, "c", n))], Checkpoint("s1", "one", "demo", "/", n, n))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
+    n = 1
+    try:
+        while n < 1000:
+            await commit(n)
+            n += 1
+    except StoreError as error:
+        print(n, error.retryable, error.message)
+    assert [row.seq for row in await log.read("s1", 0, 10**6)] == list(range(1, n))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await commit(n)
+    await log.close()
+    log = await SqliteLog.open(Path(sys.argv[1]))
+    assert [row.seq for row in await log.read("s1", 0, 10**6)] == list(range(1, n + 1))
+    assert [(saved.created_at_ms, seq) for saved, seq in await log.checkpoints()] == [(n, n)]
+    await log.close()
+asyncio.run(main())
+"""
+
+
+def test_full_disk_refuses_the_commit_keeps_what_was_stored_and_takes_the_same_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    count, retryable, message = done.stdout.split(" ", 2)
+    assert int(count) > 5 and retryable == "True" and f"{path} can't be written" in message

@@ -20,10 +20,12 @@ class MemoryLog:
         if self.fail_next:
             self.fail_next -= 1
             raise StoreError("the disk is full")
-        kept = self.rows.setdefault(session_id, [])
-        if rows and rows[0].seq != len(kept) + 1:
+        kept = self.rows.get(session_id, [])
+        if [row.seq for row in rows] != list(range(len(kept) + 1, len(kept) + 1 + len(rows))):
             raise StoreError("a gap")
-        kept.extend(rows)
+        if checkpoint is None and session_id not in self.saved:
+            raise StoreError("a first commit without a checkpoint")
+        self.rows[session_id] = [*kept, *rows]
         if checkpoint is not None:
             self.saved[session_id] = checkpoint
 
@@ -41,7 +43,8 @@ class MemoryLog:
         return Seq(len(self.rows.get(session_id, ())))
 
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
-        return [(saved, Seq(len(self.rows[key]))) for key, saved in self.saved.items()]
+        oldest_first = sorted(self.saved.items(), key=lambda item: (item[1].created_at_ms, item[0]))
+        return [(saved, Seq(len(self.rows[key]))) for key, saved in oldest_first]
 
     async def purge(self, session_id: SessionId) -> None:
         self.rows.pop(session_id, None)

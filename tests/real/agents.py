@@ -22,7 +22,7 @@ class RealAgent:
     dev_server: Callable[[int], str]
     mode: str
     free_mode: str
-    mode_seen: str  # what the model is told while `mode` holds
+    mode_told: str  # what `ModelServer.mode` reads while `mode` holds
 
 
 def _codex_home(folder: Path, model: ModelServer) -> Mapping[str, str]:
@@ -45,6 +45,7 @@ def _claude_home(folder: Path, model: ModelServer) -> Mapping[str, str]:
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": "none",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",  # a request of its own after a turn
         "ENABLE_TOOL_SEARCH": "false",  # the tools of servers are then named in every request
     }
 
@@ -63,7 +64,7 @@ AGENTS = (
         lambda port: f"RUN: {_server_command(port)}",
         mode="read-only",
         free_mode="full-access",
-        mode_seen="`sandbox_mode` is `read-only`",
+        mode_told="read-only",
     ),
     RealAgent(
         "codex",
@@ -74,7 +75,7 @@ AGENTS = (
         lambda port: f"RUN: {_server_command(port)}",
         mode="read-only",
         free_mode="agent-full-access",
-        mode_seen="`sandbox_mode` is `read-only`",
+        mode_told="read-only",
     ),
     RealAgent(
         "claude",
@@ -85,7 +86,7 @@ AGENTS = (
         lambda port: f"BG: {_server_command(port)}",
         mode="plan",
         free_mode="default",
-        mode_seen="Plan mode is active",
+        mode_told="plan",
     ),
 )
 

@@ -50,6 +50,25 @@ class ModelServer:
         """The names of the tools offered, sorted."""
         return sorted(tool_schemas(body))
 
+    def mode(self, body: dict[str, Any]) -> str | None:
+        """The mode the model is told NOW: the newest word of it, since older ones stay in the conversation.
+
+        Codex tells its sandbox; Claude its permission mode in the first request of each process, else its plan mode's begin and end.
+        """
+        sandboxes = re.findall(r"`sandbox_mode` is `([\w-]+)`", self.text(body))
+        if sandboxes:
+            return sandboxes[-1]
+        for safeguard in body.get("safeguards") or ():
+            told = (safeguard.get("classifier_context") or {}).get("permission_mode")
+            if told:
+                return str(told)
+        plans = re.findall(r"(Plan mode (?:is|still) active)|(exited plan mode)", self.text(body), re.IGNORECASE)
+        return "plan" if plans and plans[-1][0] else None
+
+    def turn_of(self, prompt: str) -> dict[str, Any]:
+        """The first request that carries this prompt and offers tools."""
+        return next(body for body in self.turns() if prompt in self.text(body))
+
     def text(self, body: dict[str, Any]) -> str:
         """All that the model was told, as one text to search in."""
         return json.dumps({key: value for key, value in body.items() if key != "tools"})

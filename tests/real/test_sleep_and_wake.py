@@ -73,8 +73,8 @@ def test_session_sleeps_with_nothing_left_and_wakes_into_the_same_conversation(
     start(acpmux, agent, tmp_path, agent.mode)
     assert "hello one" in acpmux("send", "s", "hello one")
     assert "hello two" in acpmux("send", "s", "hello two")
-    before = model.turns()[-1]
-    assert agent.mode_seen in model.text(before)
+    before = model.turn_of("hello two")
+    assert model.mode(before) == agent.mode_told
     assert any("read_text_file" in name for name in model.tools(before))
     assert any("get_current_time" in name for name in model.tools(before))
     there = {row["pid"]: identity(row["pid"]) for row in processes(acpmux)}
@@ -88,9 +88,9 @@ def test_session_sleeps_with_nothing_left_and_wakes_into_the_same_conversation(
     began = time.monotonic()
     assert "hello three" in acpmux("send", "s", "hello three")
     print(f"{agent.name}: prompt to reply through a wake {time.monotonic() - began:.2f} s")
-    after = model.turns()[-1]
+    after = model.turn_of("hello three")
     assert "hello one" in model.text(after) and "hello two" in model.text(after)
-    assert agent.mode_seen in model.text(after)
+    assert model.mode(after) == agent.mode_told
     assert model.tools(after) == model.tools(before)
     assert acpmux.json("info", "s")["mode"] == agent.mode
 

@@ -21,13 +21,15 @@ MAX_BYTES = 1024 * 1024
 _TOP = ("default_agent", "idle", "start", "agents", "mcp_servers", "web")
 _IDLE = ("after", "attached", "grace", "park")
 _AGENT = ("command", "env", "idle_after", "hosting", "pool", "core", "mcp_servers", "profile")
+_WEB = ("listen", "always")
 _SERVER = ("command", "args", "env")
 
 
 def load(path: Path) -> Config:
     """The config of this file; without one, the defaults. Raises: ConfigFault."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return Config()
     except OSError as error:
@@ -43,9 +45,10 @@ def parse(data: bytes, where: str) -> Config:
         told = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigFault(f"{where} is not UTF-8 (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigFault(f"{where} is not valid TOML: {error}") from None
     top = _Table(told, where, "", _TOP)
+    _check_web(top.table("web", _WEB))
     return Config(
         default_agent=top.text("default_agent"),
         idle=_idle(top.table("idle", _IDLE)),
@@ -91,6 +94,10 @@ class _Table:
     def fault(self, key: str, expected: str) -> ConfigFault:
         return ConfigFault(f"{self._where}: {self._path(key)} must be {expected}")
 
+    def _check(self, key: str, *texts: str) -> None:
+        if not all(_fits(text) for text in texts):
+            raise self.fault(key, "text without NUL and without halves of characters")
+
     def table(self, key: str, known: tuple[str, ...] | None = None) -> "_Table":
         value = self._told.get(key, {})
         if not isinstance(value, dict):
@@ -101,6 +108,7 @@ class _Table:
         value = self._told.get(key)
         if value is not None and (not isinstance(value, str) or not value):
             raise self.fault(key, "a text")
+        self._check(key, value or "")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -120,6 +128,7 @@ class _Table:
         found = as_list(value)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in found):
             raise self.fault(key, "a list of texts")
+        self._check(key, *found)
         return tuple(found)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
@@ -127,6 +136,9 @@ class _Table:
         found = as_object(value)
         if not isinstance(value, dict) or not all(isinstance(item, str) for item in found.values()):
             raise self.fault(key, "a table of texts")
+        self._check(key, *found, *found.values())
+        if any(not name or "=" in name for name in found):
+            raise self.fault(key, "a table of variables, whose names are not empty and hold no '='")
         return tuple(found.items())
 
     def seconds(self, key: str, default: float | None, also: str | None = None) -> float | None:
@@ -140,6 +152,16 @@ class _Table:
             return parse_duration(value if isinstance(value, str) else repr(value))
         except ValueError as error:
             raise ConfigFault(f"{self._where}: {self._path(key)}: {error}") from None
+
+
+def _fits(text: str) -> bool:
+    """Whether a program can be given this text: it ends at a NUL (execve(2)), and half a surrogate pair is no UTF-8."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _check_web(table: _Table) -> None:
+    table.text("listen")
+    table.flag("always", False)
 
 
 def _idle(table: _Table) -> IdleConfig:
@@ -188,6 +210,8 @@ def _servers(table: _Table) -> tuple[McpServer, ...]:
 
 
 def _server(name: str, servers: _Table) -> McpServer:
+    if not name or not _fits(name):
+        raise servers.fault(ascii(name), "named with text that is not empty, and without NUL or halves of characters")
     entry = servers.table(name)
     if "url" in entry.names() or entry.text("type") not in (None, "stdio"):
         raise servers.fault(name, "a server over stdio (a command); servers by URL are not there yet")

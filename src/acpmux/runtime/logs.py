@@ -3,19 +3,41 @@
 import logging
 import logging.handlers
 import os
+from io import TextIOWrapper
 from pathlib import Path
 
-_BYTES = 2_000_000
-_FILES = 3
+FILE_BYTES = 2_000_000
+OLD_FILES = 3
 
 
 def set_up(folder: Path) -> None:
     """Sends the log of this process to `daemon.log` in the folder."""
-    path = folder / "daemon.log"
-    os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler = _PrivateFiles(folder / "daemon.log", maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+    handler.setFormatter(_OneEntry("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger("acpmux")
-    root.handlers[:] = [handler]
+    for old in tuple(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
     root.setLevel(logging.INFO)
     root.propagate = False
+
+
+class _PrivateFiles(logging.handlers.RotatingFileHandler):
+    """Each new file is the user's alone, whatever the umask."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(
+            self.baseFilename,
+            "a",
+            encoding=self.encoding,
+            errors="backslashreplace",
+            opener=lambda path, flags: os.open(path, flags, 0o600),
+        )
+
+
+class _OneEntry(logging.Formatter):
+    """Lines behind an entry's first are set in: a text from outside can't pass for an entry of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n    ".join(super().format(record).splitlines())

@@ -1,19 +1,13 @@
-"""Implements `ports.EventLog` on SQLite.
+"""Implements `ports.EventLog` on SQLite: what is asked of the file, as SQL.
 
-Its one rule: a commit that returned is on the disk (synchronous=FULL), and a seq never has a gap. Commits that wait
-together share
-one transaction, each in a savepoint, so one that fails harms no other.
+Its one rule: a seq never has a gap. Read next: `writer.py`, when a commit is durable, and `readers.py`.
 """
 
-import asyncio
-import os
-import queue
 import sqlite3
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -21,72 +15,72 @@ from acpmux.errors import StoreError
 from acpmux.model.ids import PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint
-from acpmux.store.schema import check_version, migrate
+from acpmux.store.readers import Readers
+from acpmux.store.writer import Writer
 
-BUSY_MS = 5000  # another process may read the file (a backup, a curious person)
+PAGE_BYTES = 8_000_000  # a page of the log ends behind the record that reaches it; a record may be 50 MB
 _COLUMNS = "seq, at_ms, kind, cause, prompt_id, body"
-_T = TypeVar("_T")
 _decoder = msgspec.json.Decoder(Checkpoint)
 
 
-class _Job(NamedTuple):
-    work: Callable[[sqlite3.Connection], Any]
-    done: "Future[Any]"
-
-
 class SqliteLog:
-    """One writer thread owns the one connection; reads go through it too, short and in order with the writes."""
+    """One writer and a few readers of one file, from `open` to `close`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="acpmux-store", daemon=True)
-        self._opened: Future[None] = Future()
+        self._writer = Writer(path)
+        self._readers = Readers(path)
+        self._closed = False
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteLog":
         """Raises: StoreError naming the file when it can't be opened or is of a newer version."""
         log = cls(path)
-        log._thread.start()
-        await asyncio.wrap_future(log._opened)
+        await log._writer.open()
         return log
 
     async def close(self) -> None:
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        """What was asked before is still done; what is asked after is refused."""
+        self._closed = True
+        await self._readers.close()
+        await self._writer.close()
 
     # ------------------------------------------------------------ ports.EventLog
 
     async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
-        encoded = None if checkpoint is None else msgspec.json.encode(checkpoint)
-        values = [
-            (session_id, row.seq, row.record.at_ms, row.record.kind.value, row.record.cause, row.record.prompt_id,
-            row.record.body)
-            for row in rows
-        ]  # fmt: skip
+        self._check_open()
+        encoded = None if checkpoint is None else _encode(checkpoint)
         created = 0 if checkpoint is None else checkpoint.created_at_ms
+        seqs = [row.seq for row in rows]
+        values = [
+            (session_id, seq, record.at_ms, record.kind.value, record.cause, record.prompt_id, record.body)
+            for seq, record in ((row.seq, row.record) for row in rows)
+        ]
 
         def work(db: sqlite3.Connection) -> None:
-            found = db.execute("SELECT last_seq FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
-            last = found[0] if found else 0
-            if rows and rows[0].seq != last + 1:
-                raise StoreError(f"record {rows[0].seq} of {session_id} would leave a gap behind {last}")
+            found = _last_seq(db, session_id)
+            last = found or 0
+            if seqs != list(range(last + 1, last + 1 + len(seqs))):
+                raise StoreError(f"the records {seqs[:3]} of {session_id} would leave a gap behind {last}")
             db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            new_last = rows[-1].seq if rows else last
-            if encoded is None:
-                db.execute("UPDATE sessions SET last_seq = ? WHERE session_id = ?", (new_last, session_id))
-            else:
+            last += len(seqs)
+            if encoded is not None:
                 db.execute(
                     "INSERT INTO sessions VALUES (?, ?, ?, ?) ON CONFLICT (session_id) "
                     "DO UPDATE SET checkpoint = excluded.checkpoint, last_seq = excluded.last_seq",
-                    (session_id, created, encoded, new_last),
+                    (session_id, created, encoded, last),
                 )
+            elif found is None:
+                raise StoreError(f"nothing is stored of {session_id}, and its first commit brought no checkpoint")
+            else:
+                db.execute("UPDATE sessions SET last_seq = ? WHERE session_id = ?", (last, session_id))
 
-        await self._do(work)
+        await self._writer.do(work)
 
     async def read(self, session_id: SessionId, after: Seq, limit: int) -> list[Stored]:
+        """Ends sooner than `limit` behind the record with which it holds `PAGE_BYTES`."""
         sql = f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return await self._select(sql, (session_id, after, limit))
+        return await self._select(sql, (session_id, after, limit), PAGE_BYTES)
 
     async def read_prompt(self, session_id: SessionId, prompt_id: PromptId) -> list[Stored]:
         sql = f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND prompt_id = ? ORDER BY seq"
@@ -99,103 +93,61 @@ class SqliteLog:
         return rows[::-1]
 
     async def last_seq(self, session_id: SessionId) -> Seq:
-        def work(db: sqlite3.Connection) -> Seq:
-            found = db.execute("SELECT last_seq FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
-            return Seq(found[0] if found else 0)
-
-        return await self._do(work)
+        self._check_open()
+        return Seq(await self._readers.do(lambda db: _last_seq(db, session_id)) or 0)
 
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
         def work(db: sqlite3.Connection) -> list[tuple[Checkpoint, Seq]]:
-            rows = db.execute("SELECT checkpoint, last_seq FROM sessions ORDER BY created, session_id")
-            return [(_decoder.decode(encoded), Seq(last)) for encoded, last in rows]
+            rows = db.execute("SELECT session_id, checkpoint, last_seq FROM sessions ORDER BY created, session_id")
+            return [(_decode(session_id, encoded), Seq(last)) for session_id, encoded, last in rows]
 
-        return await self._do(work)
+        self._check_open()
+        return await self._readers.do(work)
 
     async def purge(self, session_id: SessionId) -> None:
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM records WHERE session_id = ?", (session_id,))
             db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
 
-        await self._do(work)
+        self._check_open()
+        await self._writer.do(work)
 
-    # ------------------------------------------------------------ the thread
+    # ------------------------------------------------------------
 
-    async def _select(self, sql: str, values: tuple[Any, ...]) -> list[Stored]:
+    async def _select(self, sql: str, values: tuple[Any, ...], most_bytes: int | None = None) -> list[Stored]:
         def work(db: sqlite3.Connection) -> list[Stored]:
-            return [
-                Stored(Seq(seq), Record(Kind(kind), body, cause, at_ms, prompt_id))
-                for seq, at_ms, kind, cause, prompt_id, body in db.execute(sql, values)
-            ]
+            found: list[Stored] = []
+            size_bytes = 0
+            with closing(db.execute(sql, values)) as rows:
+                for seq, at_ms, kind, cause, prompt_id, body in rows:
+                    found.append(Stored(Seq(seq), Record(Kind(kind), body, cause, at_ms, prompt_id)))
+                    size_bytes += len(body)
+                    if most_bytes is not None and size_bytes >= most_bytes:
+                        break
+            return found
 
-        return await self._do(work)
+        self._check_open()
+        return await self._readers.do(work)
 
-    async def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        done: Future[_T] = Future()
-        self._jobs.put(_Job(work, done))
-        return await asyncio.wrap_future(done)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self._path} is closed")
 
-    def _run(self) -> None:
-        try:
-            db = self._connect()
-        except (sqlite3.Error, OSError, StoreError) as error:
-            known = error if isinstance(error, StoreError) else StoreError(f"{self._path} can't be opened: {error}")
-            self._opened.set_exception(known)
-            return
-        self._opened.set_result(None)
-        while (job := self._jobs.get()) is not None:
-            jobs: list[_Job] = [job]
-            ended = False
-            while len(jobs) < 100 and not self._jobs.empty():
-                more = self._jobs.get()
-                if more is None:
-                    ended = True
-                    break
-                jobs.append(more)
-            self._group(db, jobs)
-            if ended:
-                break
-        db.close()
 
-    def _connect(self) -> sqlite3.Connection:
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        db = sqlite3.connect(self._path, isolation_level=None, cached_statements=64)
-        db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        check_version(db, str(self._path))  # before the first write: a newer file is left as it is
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        migrate(db)
-        return db
+def _last_seq(db: sqlite3.Connection, session_id: SessionId) -> int | None:
+    found = db.execute("SELECT last_seq FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+    return None if found is None else found[0]
 
-    def _group(self, db: sqlite3.Connection, jobs: list[_Job]) -> None:
-        """Every job in one transaction; results are given only when it is on the disk."""
-        told: list[tuple[_Job, Any, Exception | None]] = []
-        try:
-            db.execute("BEGIN")
-            # a reader that was cancelled while it waited is gone; one that runs can't be cancelled any more
-            told = [self._one(db, job) for job in jobs if job.done.set_running_or_notify_cancel()]
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            failed = StoreError(f"{self._path} can't be written: {error}")
-            told = [(job, None, failed) for job in jobs if not job.done.cancelled()]
-        for job, result, error in told:
-            if error is None:
-                job.done.set_result(result)
-            else:
-                job.done.set_exception(error)
 
-    def _one(self, db: sqlite3.Connection, job: _Job) -> tuple[_Job, Any, Exception | None]:
-        db.execute("SAVEPOINT job")
-        try:
-            result = job.work(db)
-        except (sqlite3.Error, msgspec.MsgspecError, ValueError, StoreError) as error:
-            if not db.in_transaction:
-                raise sqlite3.OperationalError(str(error)) from error  # a full disk took the whole transaction back
-            db.execute("ROLLBACK TO job")
-            db.execute("RELEASE job")
-            known = error if isinstance(error, StoreError) else StoreError(f"{self._path}: {error}")
-            return job, None, known
-        db.execute("RELEASE job")
-        return job, result, None
+def _encode(checkpoint: Checkpoint) -> bytes:
+    try:
+        return msgspec.json.encode(checkpoint)
+    except ValueError as error:  # a text that is not Unicode
+        raise StoreError(f"the state of {checkpoint.session_id} can't be written: {error}") from error
+
+
+def _decode(session_id: str, encoded: bytes) -> Checkpoint:
+    try:
+        return _decoder.decode(encoded)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the state of {session_id} is damaged: {error}") from error

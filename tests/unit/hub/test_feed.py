@@ -3,6 +3,7 @@ import asyncio
 from acpmux.hub.feed import Bell, Feed
 from acpmux.model.ids import Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
+from acpmux.model.session import Checkpoint
 from kit.memory_log import MemoryLog
 
 S = SessionId("s")
@@ -11,6 +12,7 @@ S = SessionId("s")
 def test_reader_gets_every_record_once_in_order_at_its_own_speed() -> None:
     async def story() -> None:
         log, bell = MemoryLog(), Bell()
+        await log.commit(S, [], Checkpoint(S, "one", "demo", "/", 0, 0))
         feeds = [Feed(log, S, bell, Seq(0)), Feed(log, S, bell, Seq(3))]
         got: list[list[int]] = [[], []]
 

@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from acpmux.errors import ConfigFault
+from acpmux.model.config import Config
 from acpmux.model.session import McpServer
-from acpmux.runtime.configfile import parse, parse_mcp_json
+from acpmux.runtime.configfile import MAX_BYTES, load, parse, parse_mcp_json
 
 FULL = b"""
 default_agent = "claude"
@@ -52,7 +55,15 @@ def test_every_key_of_the_contract_is_read() -> None:
         (b"[agents.x]\npool = 3\n", "not there yet"),
         (b"[mcp_servers.t]\nargs = []\n", "mcp_servers.t.command must be the server's program"),
         (b"[mcp_servers.t]\nurl = 'http://x'\n", "not there yet"),
+        (b"web = 5\n", "web must be a table"),
+        (b"[web]\nlisen = 'x'\n", "'web.lisen'; did you mean 'listen'"),
+        (b"[web]\nalways = 'yes'\n", "web.always must be true or false"),
+        (b'[agents.x]\ncommand = ["a\\u0000b"]\n', "agents.x.command must be text without NUL"),
+        (b"[agents.x]\nenv = { 'A=B' = 'x' }\n", "agents.x.env must be a table of variables"),
+        (b"[agents.x]\nenv = { '' = 'x' }\n", "agents.x.env must be a table of variables"),
+        (b"[mcp_servers.'']\ncommand = 'x'\n", "mcp_servers.'' must be named"),
         (b"x = ", "not valid TOML"),
+        (b"x = " + b"9" * 5000, "not valid TOML"),
         (b"\xff\xfe", "not UTF-8"),
         (b"#" * 2_000_000, "is over"),
     ],
@@ -63,13 +74,43 @@ def test_each_fault_names_the_file_the_key_and_what_is_expected(text: bytes, tol
     assert told in raised.value.message and "/home/me/config.toml" in raised.value.message
 
 
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert load(tmp_path / "config.toml") == Config()
+
+
+def test_file_is_read_no_further_than_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole of a terabyte
+    with pytest.raises(ConfigFault, match=rf"config\.toml is over {MAX_BYTES} bytes"):
+        load(path)
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFault, match=r"config can't be read: Is a directory"):
+        (tmp_path / "config").mkdir()
+        load(tmp_path / "config")
+
+
 def test_mcp_json_in_the_usual_form() -> None:
     text = '{"mcpServers": {"t": {"type": "stdio", "command": "uvx", "args": ["x"], "env": {"K": "v"}}}}'
     assert parse_mcp_json(text, ".mcp.json") == (McpServer("t", "uvx", ("x",), (("K", "v"),)),)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"t": {"type": "http", "url": "u"}}}', "[" * 99_999]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"mcpServers": []}',
+        '{"mcpServers": {"t": {"type": "http", "url": "u"}}}',
+        "[" * 99_999,
+        '{"mcpServers": {"t": {"command": "\\ud800"}}}',
+        '{"mcpServers": {"\\ud800": {"command": "x"}}}',
+        '{"mcpServers": {"t": {"command": "x", "args": ["\\u0000"]}}}',
+        '{"mcpServers": {"t": {"command": "x", "env": {"\\ud800": ""}}}}',
+    ],
 )
 def test_mcp_json_of_another_form_is_named(text: str) -> None:
     with pytest.raises(ConfigFault, match=r"\.mcp\.json"):
