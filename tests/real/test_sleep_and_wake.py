@@ -95,6 +95,18 @@ def test_session_sleeps_with_nothing_left_and_wakes_into_the_same_conversation(
     assert acpmux.json("info", "s")["mode"] == agent.mode
 
 
+def test_mode_set_after_the_last_prompt_holds_after_a_wake(
+    acpmux: Acpmux, agent: RealAgent, model: ModelServer, tmp_path: Path
+) -> None:
+    """Claude comes back in the mode of its last prompt, the others in their own default."""
+    start(acpmux, agent, tmp_path, agent.free_mode)
+    acpmux("send", "s", "hello one")
+    acpmux.request("session/set_mode", sessionId="s", modeId=agent.mode)
+    acpmux.until("s", "hibernated")
+    acpmux("send", "s", "hello two")
+    assert model.mode(model.turn_of("hello two")) == agent.mode_told
+
+
 def test_dev_server_the_agent_started_keeps_it_awake_until_it_ends(
     acpmux: Acpmux, agent: RealAgent, model: ModelServer, tmp_path: Path
 ) -> None:
