@@ -105,6 +105,11 @@ class Actor:
         turn = self.session.checkpoint.turn
         return "running" if turn is not None and turn.prompt.prompt_id == prompt.prompt_id else "queued"
 
+    def abandon(self) -> None:
+        """Its first record could not be stored: there is no such session, and its task ends."""
+        self.purged = True
+        self._mail.set()
+
     def _after_batch(self) -> "asyncio.Future[None]":
         """Resolved when everything in the mailbox now has been decided and stored."""
         self._barriers.append(asyncio.get_running_loop().create_future())
@@ -131,7 +136,7 @@ class Actor:
         for posted in batch:
             if posted.incarnation is not None and posted.incarnation != self.effects.incarnation:
                 continue  # the last words of a harness that was ended
-            if isinstance(posted.event, m.PromptAsked) and await self._known(session, posted.event):
+            if isinstance(posted.event, m.PromptAsked) and await self._answered(session, posted.event):
                 continue
             try:
                 step = lifecycle.step(session, posted.event, now, wall_ms, posted.cause)
@@ -165,6 +170,14 @@ class Actor:
             if row.record.kind is Kind.TURN_STARTED and row.record.prompt_id:
                 self._started_at[row.record.prompt_id] = row.seq
         return rows
+
+    async def _answered(self, session: Session, event: m.PromptAsked) -> bool:
+        """True when this prompt needs no step: it ran before, or the log can't say whether it did."""
+        try:
+            return await self._known(session, event)
+        except StoreError as error:
+            self.answers.fail(event.token, error)
+            return True
 
     async def _known(self, session: Session, event: m.PromptAsked) -> bool:
         """A prompt id that ran once gets the first outcome, also from an earlier daemon."""

@@ -168,7 +168,12 @@ class Hub:
         if new.name is not None:
             self.check_name(new.name)
         actor = self._add(Session(self._checkpoint(new, profile, agent), self._live(agent)), Seq(0))
-        await self._write_created(actor)
+        try:
+            await self._write_created(actor)
+        except AcpmuxError:
+            actor.abandon()
+            self._forget(actor)
+            raise
         try:
             if new.prompt is None:
                 await actor.ask(m.WakeAsked)

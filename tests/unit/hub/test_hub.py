@@ -233,6 +233,36 @@ def test_prompt_that_can_not_be_stored_is_refused_and_not_sent() -> None:
     play(story)
 
 
+def test_session_that_can_not_be_stored_is_not_there_and_its_name_is_free() -> None:
+    async def story(world: World) -> None:
+        world.log.fail_next = 1
+        with pytest.raises(StoreError):
+            await world.new("one")
+        assert world.hub.actors() == []
+        assert (await world.new("one")).session.state is State.READY
+
+    play(story)
+
+
+def test_log_that_can_not_be_read_fails_the_prompt_and_not_the_session() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new()
+        read_prompt = world.log.read_prompt
+
+        async def broken(*_: object) -> list[Any]:
+            raise StoreError("the disk is broken")
+
+        world.log.read_prompt = broken  # type: ignore[method-assign]
+        with pytest.raises(StoreError):
+            await (await world.prompt(actor))
+        world.log.read_prompt = read_prompt  # type: ignore[method-assign]
+        waiting = await world.prompt(actor, "p2")
+        world.link.finish("session/prompt", result={"stopReason": "end_turn"})
+        assert (await waiting).ok
+
+    play(story)
+
+
 def test_what_the_harness_said_is_stored_after_all_when_the_disk_has_room_again() -> None:
     async def story(world: World) -> None:
         actor = await world.new()
