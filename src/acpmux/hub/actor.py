@@ -96,7 +96,7 @@ class Actor:
         """
         token, future = self.answers.open()
         self.tell(m.PromptAsked(token, prompt))
-        stored = self._after_batch()
+        stored = self.decided()
         await asyncio.wait({future, stored}, return_when=asyncio.FIRST_COMPLETED)
         if future.done():
             future.result()
@@ -110,7 +110,7 @@ class Actor:
         self.purged = True
         self._mail.set()
 
-    def _after_batch(self) -> "asyncio.Future[None]":
+    def decided(self) -> "asyncio.Future[None]":
         """Resolved when everything in the mailbox now has been decided and stored."""
         self._barriers.append(asyncio.get_running_loop().create_future())
         return self._barriers[-1]

@@ -271,11 +271,15 @@ class Hub:
 
         Nothing is woken; what a dead daemon left in mid-turn is written as outcome unknown.
         """
+        changed: list[asyncio.Future[None]] = []
         for checkpoint, seq in await self.log.checkpoints():
             agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)
             actor = self._add(Session(checkpoint, self._live(agent)), seq)
             if checkpoint.state not in (State.HIBERNATED, State.CLOSED, State.PARKED) or checkpoint.turn is not None:
                 actor.tell(m.Recovered())
+                changed.append(actor.decided())
+        if changed:
+            await asyncio.wait(changed)  # no client sees a state that the dead daemon left
 
     async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
         """Lets every harness go: by a retirement, or with `end_agents` by row 6.

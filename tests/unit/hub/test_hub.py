@@ -302,7 +302,6 @@ def test_daemon_start_wakes_nothing_and_writes_unknown_outcomes() -> None:
 
     async def second(world: World) -> None:
         await world.hub.recover()
-        await settle()
         actor = world.hub.find("one")
         assert world.launcher.links == [] and actor.session.state is State.HIBERNATED
         failed = log.rows[actor.session_id][-2].record
