@@ -175,10 +175,11 @@ class Effects:
             return
         event = await harness.retire(after, grace_s)
         for _ in range(UNSTABLE_TRIES):
-            used = self._actor.session.live.want is not Want.NOTHING
-            if not isinstance(event, m.RetireRefused) or event.kind != "unknown" or not event.retry or used:
+            if not isinstance(event, m.RetireRefused) or event.kind != "unknown" or not event.retry:
                 break
             await self._engine.clock.sleep(UNSTABLE_S)
+            if self._actor.session.live.want is not Want.NOTHING:
+                break  # used meanwhile: its RetireCancel met no retirement that it could cancel
             event = await harness.retire(after, grace_s)
         if event is None:
             return

@@ -181,6 +181,25 @@ def test_prompt_in_the_middle_of_a_retirement_is_answered_once_after_a_wake() ->
     play(story)
 
 
+def test_prompt_between_two_looks_at_an_unstable_table_keeps_the_harness() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new()
+        unstable = {"t": "refused", "kind": "unknown", "reason": "unstable", "retry": True, "blockers": []}
+        world.link.answer = lambda: unstable
+        asleep = asyncio.ensure_future(actor.ask(m.SleepAsked))
+        await settle()
+        world.link.answer = lambda: {"t": "retired", "ended": [], "left": []}
+        waiting = await world.prompt(actor)
+        await world.clock.advance(1)
+        assert len(world.link.retires) == 1 and len(world.launcher.links) == 1
+        world.link.finish("session/prompt", result={"stopReason": "end_turn"})
+        assert (await waiting).ok
+        with pytest.raises(HostRefused):
+            await asleep
+
+    play(story)
+
+
 def test_late_words_of_an_ended_harness_change_nothing() -> None:
     async def story(world: World) -> None:
         actor = await world.new()
