@@ -257,11 +257,6 @@ def identity_of(pid: int) -> Identity | None:
     return None if stat is None or stat.zombie else Identity(pid, stat.start)
 
 
-def alive(identity: Identity) -> bool:
-    """True while this very process runs; a zombie does not."""
-    return identity_of(identity.pid) == identity
-
-
 def memory_bytes(pid: int) -> int:
     """Its share of memory (Pss of smaps_rollup), else its resident size, else 0."""
     data = _read(f"/proc/{pid}/smaps_rollup", 65536)

@@ -32,14 +32,3 @@ def below(rows: Iterable[Row], pid: int) -> list[Row]:
                 found.append(child)
                 pending.append(child.pid)
     return found
-
-
-def ancestors(rows: Iterable[Row], pid: int) -> list[int]:
-    """The pids above `pid`, nearest first, as far as the rows show them."""
-    listed = {row.pid: row for row in rows}
-    found: list[int] = []
-    row = listed.get(pid)
-    while row is not None and row.ppid not in found and row.ppid != pid:
-        found.append(row.ppid)
-        row = listed.get(row.ppid)
-    return found

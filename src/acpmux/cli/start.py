@@ -33,6 +33,21 @@ def _common(function: Any) -> Any:
     return function
 
 
+def _one_turn(function: Any) -> Any:
+    """The text of `run` and `exec`, and how its turn is waited for."""
+    for option in (
+        click.argument("text"),
+        click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end."),
+        click.option(
+            "--on-permission",
+            type=click.Choice(("wait", "deny", "fail")),
+            help="Default: deny when nobody can be asked.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 @click.command(
     "new",
     epilog="Examples:\n\n\b\n  acpmux new -a claude\n  acpmux new -a codex -n api --cwd ~/src/api\n"
@@ -66,13 +81,7 @@ def new_command(prompt: str | None, detach: bool, as_json: bool, **options: Any)
     epilog="Examples:\n\n\b\n  acpmux run -a claude 'explain this repository'\n  acpmux run -a codex --json 'hi'",
 )
 @_common
-@click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end.")
-@click.option(
-    "--on-permission",
-    type=click.Choice(("wait", "deny", "fail")),
-    help="Default: deny when nobody can be asked.",
-)
-@click.argument("text")
+@_one_turn
 @json_option
 def run_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
     """Start a session, prompt it, print the reply. The session stays."""
@@ -85,13 +94,7 @@ def run_command(text: str, timeout: float | None, on_permission: str | None, as_
     epilog="Examples:\n\n\b\n  acpmux exec -a claude 'write a haiku'\n  echo 'fix it' | xargs acpmux exec -a codex",
 )
 @_common
-@click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end.")
-@click.option(
-    "--on-permission",
-    type=click.Choice(("wait", "deny", "fail")),
-    help="Default: deny when nobody can be asked.",
-)
-@click.argument("text")
+@_one_turn
 @json_option
 def exec_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
     """As run, then remove the session: nothing is left."""

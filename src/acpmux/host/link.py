@@ -76,10 +76,6 @@ class Link:
     def roomy(self) -> bool:
         return not self.closed and len(self._out) < OUT_LIMIT_BYTES
 
-    @property
-    def flushed(self) -> bool:
-        return not self._out
-
     def send(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
         if not self.closed:
             self._out += hostframe.encode(kind, body, **header)

@@ -1,5 +1,6 @@
 """The host's life: start the harness, serve the link, and go when both are over."""
 
+import json
 import os
 import secrets
 import selectors
@@ -241,7 +242,5 @@ def main() -> None:
 
 
 def _say(told: dict[str, Any]) -> None:
-    import json
-
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

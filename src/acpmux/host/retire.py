@@ -66,12 +66,10 @@ def attempt(world: World, after: int, kill: bool) -> Refusal | Counted:
     core = [one for one in verdict.judged if one.role is Role.HARNESS]
     frozen = open_targets(one.row for one in core)
     began = time.monotonic()
-    counted: list[Target] = []
     try:
-        counted_or_refusal = _frozen(world, after, frozen, began)
-        if isinstance(counted_or_refusal, Refusal):
-            return counted_or_refusal
-        counted = counted_or_refusal
+        counted = _frozen(world, after, frozen, began)
+        if isinstance(counted, Refusal):
+            return counted
         for target in counted:
             send(target, signal.SIGKILL if kill else signal.SIGTERM)
         return Counted(counted, freed_bytes)

@@ -2,9 +2,10 @@
 
 import asyncio
 import difflib
+import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acpmux.errors import AcpmuxError, ConfigFault, NameTaken, NoSuchSession, UnknownAgent, UsageFault
@@ -138,9 +139,7 @@ class Hub:
             profile = Profile(name, name, agent.command)
         agent = agent or next((a for a in self.config.agents if a.name == profile.name), None)
         if agent is not None and agent.command:
-            import dataclasses
-
-            profile = dataclasses.replace(profile, command=agent.command)
+            profile = replace(profile, command=agent.command)
         return profile, agent
 
     def _default_agent(self) -> str:
@@ -159,9 +158,8 @@ class Hub:
     async def create(self, new: NewSession) -> Actor:
         """A new session with its harness started.
 
-        Raises: HarnessFault when it doesn't start: without a prompt no session is kept, with one it is kept,
-        asleep, and the
-        error names it.
+        Raises: HarnessFault when it doesn't start: without a prompt no session is kept, with one it is kept, asleep,
+        and the error names it.
         """
         name = new.agent or self._default_agent()
         profile, agent = self._agent(name)
@@ -175,13 +173,9 @@ class Hub:
             self._forget(actor)
             raise
         try:
-            if new.prompt is None:
-                await actor.ask(m.WakeAsked)
-            else:
-                prompt = new.prompt
-                waiting = self._parts.spawn("first-prompt", self._quietly(actor, prompt))
-                await actor.ask(m.WakeAsked)
-                del waiting
+            if new.prompt is not None:
+                self._parts.spawn("first-prompt", self._quietly(actor, new.prompt))
+            await actor.ask(m.WakeAsked)
         except AcpmuxError as error:
             if new.prompt is None:
                 await actor.ask(lambda token: m.StopAsked(token, purge=True))
@@ -223,8 +217,6 @@ class Hub:
 
     async def _write_created(self, actor: Actor) -> None:
         checkpoint = actor.session.checkpoint
-        import json
-
         told = {
             "name": checkpoint.name,
             "agent": checkpoint.agent,

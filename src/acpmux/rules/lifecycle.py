@@ -184,9 +184,8 @@ def _exited(draft: Draft, event: m.HarnessExited) -> None:
 def _exit_text(event: m.HarnessExited) -> str:
     if event.lost:
         return "the agent's host was lost"
-    how = f"by signal {event.signal}" if event.signal else f"with code {event.code}"
     tail = event.stderr.strip().splitlines()
-    return f"the agent exited {how}" + (f": {tail[-1][:300]}" if tail else "")
+    return f"the agent exited {event.how}" + (f": {tail[-1][:300]}" if tail else "")
 
 
 def _recovered(draft: Draft, event: m.Recovered) -> None:

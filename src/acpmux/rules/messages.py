@@ -276,6 +276,10 @@ class HarnessExited:
     left: tuple[Ended, ...] = ()
     lost: bool = False
 
+    @property
+    def how(self) -> str:
+        return f"by signal {self.signal}" if self.signal else f"with code {self.code}"
+
 
 @dataclass(frozen=True, slots=True)
 class HostEnded:
