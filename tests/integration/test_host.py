@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acpmux.census.table import identity_of
+from acpmux.census.table import identity_of, read_stat
 from acpmux.errors import LaunchFailed
 from acpmux.model.ids import HostId, HostSeq, SessionId
 from acpmux.model.process import Server
@@ -111,6 +111,11 @@ def env() -> dict[str, str]:
     return keep | {"ACPMUX_HOST": "h1", "ACPMUX_SESSION_ID": "s1"}
 
 
+def state(pid: int) -> str:
+    stat = read_stat(pid)
+    return stat.state if stat else ""
+
+
 def alive(pid: int | bytes) -> bool:
     return identity_of(int(pid)) is not None
 
@@ -162,6 +167,8 @@ def test_line_that_has_only_begun_refuses(tmp_path: Path) -> None:
 def test_input_the_harness_has_not_read_refuses(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
         os.kill(run.link.leader.pid, signal.SIGSTOP)
+        while state(run.link.leader.pid) != "T":  # a stop is not at once: until then it may still take the line
+            await asyncio.sleep(0.005)
         run.link.send(b"say unread")
         assert (await run.retire())["kind"] == "unwritten"
         os.kill(run.link.leader.pid, signal.SIGCONT)
