@@ -111,9 +111,11 @@ def env() -> dict[str, str]:
     return keep | {"ACPMUX_HOST": "h1", "ACPMUX_SESSION_ID": "s1"}
 
 
-def state(pid: int) -> str:
-    stat = read_stat(pid)
-    return stat.state if stat else ""
+async def stopped(pid: int) -> None:
+    """Stops a process and returns when it has: a stop is not at once."""
+    os.kill(pid, signal.SIGSTOP)
+    while (stat := read_stat(pid)) is None or stat.state != "T":
+        await asyncio.sleep(0.005)
 
 
 def alive(pid: int | bytes) -> bool:
@@ -166,9 +168,7 @@ def test_line_that_has_only_begun_refuses(tmp_path: Path) -> None:
 
 def test_input_the_harness_has_not_read_refuses(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
-        os.kill(run.link.leader.pid, signal.SIGSTOP)
-        while state(run.link.leader.pid) != "T":  # a stop is not at once: until then it may still take the line
-            await asyncio.sleep(0.005)
+        await stopped(run.link.leader.pid)  # until then it may still take the line
         run.link.send(b"say unread")
         assert (await run.retire())["kind"] == "unwritten"
         os.kill(run.link.leader.pid, signal.SIGCONT)
@@ -179,9 +179,11 @@ def test_input_the_harness_has_not_read_refuses(tmp_path: Path) -> None:
 
 def test_cancel_before_the_first_signal_refuses_and_the_harness_goes_on(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
+        await stopped(run.link.host_pid)  # so that it finds both when it goes on
         asked = asyncio.ensure_future(run.retire())
         await asyncio.sleep(0)
         run.link.retire_cancel()
+        os.kill(run.link.host_pid, signal.SIGCONT)
         assert (await asked)["kind"] == "cancelled"
         assert await run.tell("say on") == b"on"
         assert (await run.retire())["t"] == "retired"
