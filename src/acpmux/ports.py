@@ -104,7 +104,7 @@ class HostEvents(Protocol):
         ...
 
     def lost(self, reason: str) -> None:
-        """The link is gone and the host with it, or it stays unreachable; nothing more will come."""
+        """The host crashed or was out of reach. Nothing of its harness is left, and nothing more will come."""
         ...
 
 
@@ -140,6 +140,10 @@ class HostLink(Protocol):
         """
         ...
 
+    async def give_up(self, reason: str) -> None:
+        """The host does not answer: ends it and all it runs by proof of identity, and tells `HostEvents.lost`."""
+        ...
+
     async def close(self) -> None:
         """Says goodbye; the host exits when its harness has ended.
 
@@ -154,4 +158,12 @@ class HostLauncher(Protocol):
 
         Raises: LaunchFailed with a clear text (missing program, bad folder, a spawn that failed).
         """
+        ...
+
+    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
+        """Every process that carries this session's id in its environment, as a row of `_acpmux/census`."""
+        ...
+
+    async def end_left(self, session_id: SessionId) -> list[Any]:
+        """Ends all of those: TERM, 300 ms, KILL. Returns (pid, start, command, how) of each."""
         ...

@@ -142,6 +142,29 @@ def test_stop_says_what_it_leaves_and_all_ends_that_too(product: Product) -> Non
     assert not runs(left)
 
 
+def test_work_that_left_the_tree_before_a_sleep_is_shown_and_ended_by_its_mark(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    left = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER}))
+    product.ok("hibernate", "s")
+    assert [(row["pid"], row["verdict"]) for row in product.json("ps", "s")["processes"]] == [(left, "left-running")]
+    assert [row["pid"] for row in product.json("stop", "s")["left"]] == [left]
+    assert runs(left)
+    told = product.json("stop", "s", "--all")
+    assert [row["pid"] for row in told["ended"]] == [left] and told["left"] == []
+    assert not runs(left)
+
+
+def test_killed_host_leaves_no_second_agent_beside_the_next(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(product))
+    there = [row["pid"] for row in product.json("ps", "s")["processes"]]
+    end(product.json("info", "s")["hostPid"])
+    product.until("s", "hibernated")
+    assert not [pid for pid in there if runs(pid)]
+    assert product.ok("send", "s", "two") == "echo: two\n"
+
+
 def test_agent_that_ignores_term_is_killed_after_its_grace(product: Product) -> None:
     (product.home / "config.toml").write_text('[idle]\nafter = "never"\ngrace = "300ms"\n')
     product.agent(ignore_term=True)

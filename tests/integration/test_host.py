@@ -33,6 +33,7 @@ for line in sys.stdin:
     if verb == "server": print(subprocess.Popen(rest.split(), env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
     if verb == "ignore": signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ignoring", flush=True)
     if verb == "big": print("x" * int(rest), flush=True)
+    if verb == "deaf": print("deaf", flush=True); time.sleep(300)
     if verb == "exit": print("bye", file=sys.stderr, flush=True); sys.exit(int(rest))
 """
 NAP = Server("nap", "sleep", ("300",), "n:nap", "acp")
@@ -272,10 +273,41 @@ def test_orphaned_host_is_found_by_its_lock_and_its_harness_ended(tmp_path: Path
     play(tmp_path, story)
 
 
-def test_killed_host_is_told_as_lost(tmp_path: Path) -> None:
+def test_killed_host_is_told_as_lost_when_nothing_of_its_harness_is_left(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
+        server, other = int(await run.tell("server sleep 300")), int(await run.tell("child sleep 301"))
+        await run.tell("deaf")  # like an agent that does not exit when its input ends
         os.kill(run.link.host_pid, signal.SIGKILL)
-        assert await asyncio.wait_for(run.ears.why_lost, 10)
+        await asyncio.wait_for(run.ears.why_lost, 20)
+        assert not alive(run.link.leader.pid) and not alive(server)
+        assert alive(other)  # a crash is no stop: what nobody proved to be the harness's goes on
+        os.kill(other, signal.SIGKILL)
+
+    play(tmp_path, story)
+
+
+def test_harness_that_was_frozen_when_its_host_was_killed_is_ended(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        leader = run.link.leader.pid
+        os.kill(leader, signal.SIGSTOP)
+        await stopped(leader)
+        os.kill(run.link.host_pid, signal.SIGKILL)
+        await asyncio.wait_for(run.ears.why_lost, 20)
+        assert not alive(leader)
+
+    play(tmp_path, story)
+
+
+def test_host_that_does_not_answer_is_ended_with_all_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acpmux.runtime.orphans.LINK_BUDGET_S", 0.5)
+
+    async def story(run: Run) -> None:
+        host, leader = run.link.host_pid, run.link.leader.pid
+        os.kill(host, signal.SIGSTOP)
+        await stopped(host)
+        await asyncio.wait_for(run.link.give_up("it does not answer"), 20)
+        assert run.ears.why_lost.done()
+        assert not alive(leader) and not alive(host)
 
     play(tmp_path, story)
 

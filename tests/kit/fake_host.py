@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from acpmux.errors import HostLost
-from acpmux.model.ids import HostSeq
+from acpmux.model.ids import HostSeq, SessionId
 from acpmux.model.process import Identity
 from acpmux.ports import HostEvents, LaunchSpec
 
@@ -78,6 +78,10 @@ class FakeLink:
             return self.answer()
         return {"t": {"end": "ended"}.get(kind, kind), "ended": [], "left": []}
 
+    async def give_up(self, reason: str) -> None:
+        self.closed = True
+        self.events.lost(reason)
+
     async def close(self) -> None:
         self.closed = True
 
@@ -89,12 +93,21 @@ class FakeLauncher:
         self.links: list[FakeLink] = []
         self.replies = replies or usual
         self.fail: list[Exception] = []
+        self.left: list[Mapping[str, Any]] = []
 
     async def start(self, spec: LaunchSpec, events: HostEvents) -> FakeLink:
         if self.fail:
             raise self.fail.pop(0)
         self.links.append(FakeLink(spec, events, self.replies))
         return self.links[-1]
+
+    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
+        return self.left
+
+    async def end_left(self, session_id: SessionId) -> list[Any]:
+        ended = [[row["pid"], 1, "left", "term"] for row in self.left]
+        self.left = []
+        return ended
 
 
 def usual(method: str, params: dict[str, Any]) -> Any:

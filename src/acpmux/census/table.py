@@ -10,7 +10,7 @@ import time
 
 from acpmux.census import peers
 from acpmux.census.tree import below
-from acpmux.model.process import Harness, Identity, Listing, Row
+from acpmux.model.process import Harness, Identity, Listing, Role, Row
 
 WINDOW_S = 0.100  # tries for one whole listing while the harness runs
 WINDOW_FROZEN_S = 0.030  # the same while it is stopped: nothing stays frozen for long
@@ -272,6 +272,20 @@ def rss_bytes(pid: int) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
+def told(row: Row, role: Role, server: str | None = None) -> dict[str, object]:
+    """One process as `acpmux ps` shows it: a row of `_acpmux/census`."""
+    return {
+        "pid": row.pid,
+        "ppid": row.ppid,
+        "pgid": row.pgid,
+        "argv": [part.decode("utf-8", "replace")[:4096] for part in row.argv[:256]],
+        "verdict": role.value,
+        "server": server,
+        "rssBytes": rss_bytes(row.pid),
+        "startedAtMs": started_at_ms(row.start),
+    }
+
+
 def started_at_ms(start: int) -> int:
     """Wall-clock milliseconds at which a process with this start time began."""
     with open("/proc/uptime", "rb") as file:
@@ -307,6 +321,32 @@ def row_of(pid: int) -> Row | None:
     except CensusError:
         return None
     return None if stat is None else _loose_row(stat)
+
+
+def everybody() -> list[Row]:
+    """Every process of the machine that can be read now."""
+    rows = (row_of(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [row for row in rows if row is not None and not row.zombie]
+
+
+def carriers(item: bytes) -> list[Row]:
+    """Every process whose environment holds exactly this `NAME=value`, but for this one and the ones above it.
+
+    Whoever starts an acpmux daemon from inside a session is the parent of what looks; it is not to be found.
+    """
+    above = _ancestors(os.getpid())
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    rows = (row_of(pid) for pid in pids if pid not in above and carries(pid, item))
+    return [row for row in rows if row is not None and not row.zombie]
+
+
+def _ancestors(pid: int) -> set[int]:
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        stat = read_stat(pid)
+        pid = stat.ppid if stat else 0
+    return found
 
 
 def carries(pid: int, item: bytes) -> bool:

@@ -95,7 +95,7 @@ class Duties:
         self.know(judged)
         unknown = verdict.reason if isinstance(verdict, Unknown) else None
         blockers = [list(b) for b in getattr(verdict, "blockers", ())]
-        rows = [_process(one) for one in judged]
+        rows = [table.told(one.row, one.role, one.server) for one in judged]
         self._host.answer(
             "census", id=request, whole=unknown is None, unknown=unknown, blockers=blockers, processes=rows
         )
@@ -272,17 +272,3 @@ class Duties:
         ]
         found = {row.pid: row for root in roots for row in [root, *below(rows, root.pid)]}
         return list(found.values())
-
-
-def _process(one: Judged) -> dict[str, Any]:
-    row = one.row
-    return {
-        "pid": row.pid,
-        "ppid": row.ppid,
-        "pgid": row.pgid,
-        "argv": [part.decode("utf-8", "replace")[:4096] for part in row.argv[:256]],
-        "verdict": one.role.value,
-        "server": one.server,
-        "rssBytes": table.rss_bytes(row.pid),
-        "startedAtMs": table.started_at_ms(row.start),
-    }

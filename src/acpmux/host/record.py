@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, cast
 
-from acpmux.census.table import boot_id
+from acpmux.census.table import boot_id, identity_of
 from acpmux.host.spec import Spec
 from acpmux.model.process import Identity
 
@@ -28,7 +28,7 @@ def write_record(spec: Spec, leader: Identity, outcome: dict[str, Any] | None = 
         "sessionId": spec.session_id,
         "socket": spec.socket,
         "token": spec.token,
-        "hostPid": os.getpid(),
+        "host": list(identity_of(os.getpid()) or (os.getpid(), 0)),
         "leader": list(leader),
         "markers": [server.marker for server in spec.servers],
         "bootId": boot_id(),

@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acpmux.census.verdict import command_text
 from acpmux.errors import AcpmuxError, Internal
 from acpmux.hub.deadlines import Deadlines
-from acpmux.hub.harness import CENSUS_BUDGET_S, Harness
+from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
 from acpmux.hub.transcript import with_transcript
 from acpmux.hub.wake import WakePlan, bring_up
 from acpmux.model.ids import HostSeq
@@ -59,11 +60,19 @@ class Effects:
             self._acked = HostSeq(host_seq)
             self.harness.link.ack(self._acked)
 
-    async def census(self) -> dict[str, Any] | None:
-        """The header of the host's census, None while no harness runs."""
-        if self.harness is None or self._actor.session.live.pid is None:
-            return None
-        return dict(await self.harness.link.request("census", CENSUS_BUDGET_S))
+    async def census(self) -> dict[str, Any]:
+        """The header of the host's census, empty while no harness runs, with all that left the session's tree."""
+        header: dict[str, Any] = {"whole": True}
+        above = set[int]()
+        if self.harness is not None and self._actor.session.live.pid is not None:
+            header = dict(await self.harness.link.request("census", CENSUS_BUDGET_S))
+            above = {self.harness.link.host_pid}
+        listed: list[Any] = [*header.get("processes", ())]
+        pids = {row["pid"] for row in listed} | above
+        for row in await self._engine.launcher.left_running(self._actor.session_id):
+            if row["pid"] not in pids and row["ppid"] not in pids:  # else it was born under it a moment ago
+                listed.append(row)
+        return header | {"processes": listed}
 
     def perform(self, effect: m.Effect) -> None:
         """Does one effect, in the order decided; what takes time goes on in a task of its own."""
@@ -203,7 +212,19 @@ class Effects:
             event = await harness.end(all_)
         if isinstance(event, m.HostEnded):
             self.harness = None
+            event = await self._with_left(event, all_)
         self._tell(event, incarnation)
+
+    async def _with_left(self, event: m.HostEnded, all_: bool) -> m.HostEnded:
+        """Adds what left the tree in this life or an earlier one, known by the session's id in its environment."""
+        launcher, session_id = self._engine.launcher, self._actor.session_id
+        ended = ended_of(await launcher.end_left(session_id)) if all_ else ()
+        gone = {one.pid for one in ended}
+        left = {one.pid: one for one in event.left if one.pid not in gone}
+        for row in await launcher.left_running(session_id):
+            words = tuple(word.encode() for word in row["argv"])
+            left.setdefault(row["pid"], m.Ended(row["pid"], command_text(words), "left"))
+        return m.HostEnded((*event.ended, *ended), tuple(left.values()))
 
     async def _purge(self) -> None:
         await self._engine.log.purge(self._actor.session_id)

@@ -202,7 +202,7 @@ class Harness:
                 "retire", RETIRE_BUDGET_S + grace_s, after=after, grace_ms=round(grace_s * 1000), park=False
             )
         except AcpmuxError as error:
-            self.lost(error.message)
+            await self.link.give_up(error.message)
             return None
         if header["t"] == "refused":
             return m.RetireRefused(
@@ -225,6 +225,7 @@ class Harness:
         try:
             header = await self.link.request("end", END_BUDGET_S, all=all_)
         except AcpmuxError as error:
+            await self.link.give_up(error.message)
             if self._gone is not None:
                 return m.HostEnded((), ())
             return m.HostSurvived(f"the agent's host did not end it: {error.message}")

@@ -13,6 +13,11 @@ from acpmux.model.process import CoreRule, Server
 from acpmux.model.session import Checkpoint, McpServer
 from acpmux.ports import LaunchSpec
 
+# marks of somebody else's agent or of another session, in whose shell the daemon may have been started: with them
+# every process of every session would look like that one's command
+FOREIGN_MARKS = frozenset(
+    {"ACPMUX_MCP", "AI_AGENT", "CLAUDE_PID", "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"}
+)
 MARKER = "ACPMUX_MCP"  # in a server's environment; its value is the session's nonce and the server's name
 
 
@@ -61,7 +66,7 @@ def launch_spec(
 ) -> LaunchSpec:
     """Everything a host needs. The environment is the daemon's own, the profile's and the agent's, in that order."""
     host_id = HostId("h" + secrets.token_hex(6))
-    env = {key: value for key, value in around.env.items() if key not in profile.unset}
+    env = {key: value for key, value in around.env.items() if key not in FOREIGN_MARKS and key not in profile.unset}
     env |= dict(profile.env)
     env |= dict(agent.env) if agent else {}
     env |= {

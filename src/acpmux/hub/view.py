@@ -55,10 +55,8 @@ def _duration(seconds: float | None) -> str:
     return "never" if seconds is None else f"{seconds:g}s"
 
 
-def processes(actor: Actor, header: dict[str, Any] | None) -> dict[str, Any]:
-    """`ps --json` from a host's census; without a harness there is nothing to list."""
-    if header is None:
-        return {"sessionId": actor.session_id, "whole": True, "unknown": None, "processes": []}
+def processes(actor: Actor, header: dict[str, Any]) -> dict[str, Any]:
+    """`ps --json` from a host's census; without a harness only what left the tree is there to list."""
     return {
         "sessionId": actor.session_id,
         "whole": bool(header.get("whole")),

@@ -35,10 +35,8 @@ def stop_asked(draft: Draft, event: StopAsked) -> None:
         return
     if state is State.HIBERNATING:
         draft.do(RetireCancel())
-    elif state in (State.READY, State.RUNNING, State.WAKING) or event.all:
-        end_now(draft)
     else:
-        finish_waiting(draft, (), ())
+        end_now(draft)  # also of a session that sleeps: work that left its tree is looked for
 
 
 def end_now(draft: Draft) -> None:

@@ -21,10 +21,18 @@ class UnixHostLink(asyncio.Protocol):
     Frames are handled in the order they came, in the loop's thread.
     """
 
-    def __init__(self, events: HostEvents, token: str, reaped: Callable[[], "asyncio.Future[None]"]) -> None:
+    def __init__(
+        self,
+        events: HostEvents,
+        token: str,
+        gone: "asyncio.Future[None]",
+        end: Callable[[], "asyncio.Future[None]"],
+    ) -> None:
+        """`gone` is done when the host has exited; `end` ends it and all it runs, and is done when nothing is left."""
         self._events = events
         self._token = token
-        self._reaped = reaped
+        self._gone = gone
+        self._end = end
         self._reader = hostframe.FrameReader()
         self._transport: asyncio.Transport | None = None
         self._ids = itertools.count(1)
@@ -33,6 +41,7 @@ class UnixHostLink(asyncio.Protocol):
         self._told: Mapping[str, Any] = {}
         self._ended = False
         self._lost = False
+        self._over: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------ asyncio.Protocol
 
@@ -71,18 +80,32 @@ class UnixHostLink(asyncio.Protocol):
                 waiting.set_result({"t": frame.kind, **header})
 
     def _drop(self, reason: str) -> None:
+        """The link is over. That the host is lost is told only when nothing of its harness is left."""
         if self._lost:
             return
         self._lost = True
         if self._transport is not None:
             self._transport.close()
-        for waiting in (*self._asked.values(), self._welcome):
+        if not self._welcome.done():
+            self._fail(self._welcome, reason)
+        elif self._ended:
+            self._tell(reason)
+        else:
+            self._over = self._end()
+            self._over.add_done_callback(lambda over: over.cancelled() or self._tell(reason))
+
+    def _tell(self, reason: str) -> None:
+        for waiting in self._asked.values():
             if not waiting.done():
-                waiting.set_exception(HostLost(f"the agent's host is gone: {reason}"))
-                waiting.exception()  # whoever awaits it still gets it; nobody may
+                self._fail(waiting, reason)
         self._asked.clear()
         if not self._ended:
             self._events.lost(reason)
+
+    @staticmethod
+    def _fail(waiting: "asyncio.Future[Mapping[str, Any]]", reason: str) -> None:
+        waiting.set_exception(HostLost(f"the agent's host is gone: {reason}"))
+        waiting.exception()  # whoever awaits it still gets it; nobody may
 
     # ------------------------------------------------------------ ports.HostLink
 
@@ -114,6 +137,7 @@ class UnixHostLink(asyncio.Protocol):
 
     async def request(self, kind: str, budget_s: float, /, **header: Any) -> Mapping[str, Any]:
         if self._lost:
+            await self._until_over()
             raise HostLost("the agent's host is gone")
         number = next(self._ids)
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
@@ -126,12 +150,20 @@ class UnixHostLink(asyncio.Protocol):
             self._asked.pop(number, None)
             raise BudgetSpent(f"the agent's host did not answer {kind} within {budget_s:g} s") from None
 
+    async def give_up(self, reason: str) -> None:
+        self._drop(reason)
+        await self._until_over()
+
+    async def _until_over(self) -> None:
+        if self._over is not None:
+            await asyncio.wait({self._over})
+
     async def close(self) -> None:
         self._send("bye")
         self._ended = True
         try:
             async with asyncio.timeout(GONE_BUDGET_S):
-                await asyncio.shield(self._reaped())
+                await asyncio.shield(self._gone)
         except TimeoutError:
             pass
         self._drop("closed")

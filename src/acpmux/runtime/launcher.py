@@ -2,23 +2,33 @@
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from acpmux.census import table
 from acpmux.errors import HostLost, LaunchFailed
+from acpmux.host import record
 from acpmux.host.spec import Spec, encode
+from acpmux.model.ids import HostId, SessionId
+from acpmux.model.process import Role
 from acpmux.paths import Paths, private_folder
 from acpmux.ports import HostEvents, LaunchSpec
+from acpmux.runtime import orphans
 from acpmux.runtime.hostlink import UnixHostLink
 from acpmux.runtime.tasks import Tasks
 
+log = logging.getLogger(__name__)
+
 READY_BUDGET_S = 20.0  # two starts of Python and 3 s for the configuration; a machine under load takes its time
 GONE_BUDGET_S = 2.0  # a host that said why it could not start ends at once
+DYING_BUDGET_S = 0.5  # the link of a host that dies breaks a moment before it is gone
 LINK_BUDGET_S = 5.0  # it listens before it says that it is ready
 
 
@@ -33,7 +43,7 @@ class UnixHostLauncher:
         self._tasks = tasks
 
     async def start(self, spec: LaunchSpec, events: HostEvents) -> UnixHostLink:
-        """A host that nobody links to ends its harness by itself, so a start that fails half-way leaves nothing."""
+        """Nothing is left of a start that fails half-way."""
         token = secrets.token_hex(16)
         folder = self._paths.host_folder(spec.host_id)
         private_folder(folder)
@@ -46,7 +56,21 @@ class UnixHostLauncher:
         except LaunchFailed:
             await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
             raise
-        return await _link(socket_path, events, token, gone)
+        try:
+            return await _link(socket_path, events, token, gone, lambda: self._end(spec.host_id, folder, gone))
+        except LaunchFailed:
+            await self._end(spec.host_id, folder, gone)
+            raise
+
+    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
+        item = f"ACPMUX_SESSION_ID={session_id}".encode()
+        return await asyncio.to_thread(lambda: [table.told(row, Role.LEFT_RUNNING) for row in table.carriers(item)])
+
+    async def end_left(self, session_id: SessionId) -> list[Any]:
+        return await orphans.end_left(session_id)
+
+    def _end(self, host_id: HostId, folder: Path, gone: "asyncio.Future[None]") -> "asyncio.Task[None]":
+        return self._tasks.spawn(f"lost:{host_id}", _over(folder, gone))
 
     def _spawn(self, orders: bytes) -> "subprocess.Popen[bytes]":
         log_path = self._paths.logs / "hosts.log"
@@ -79,12 +103,30 @@ class UnixHostLauncher:
         try:
             await exited
             process.wait()
-            await asyncio.to_thread(shutil.rmtree, folder, True)
+            await _clear(folder)
         finally:
             loop.remove_reader(fd)
             os.close(fd)
             if process.stdout is not None:
                 process.stdout.close()
+
+
+async def _clear(folder: Path) -> None:
+    """The host has exited. One that did not say how its harness ended has crashed, and may have left it running."""
+    told = await asyncio.to_thread(record.read_record, str(folder))
+    if told is not None and told.get("outcome") is None:
+        how = await orphans.end_host(folder)
+        log.warning("host crashed host=%s remains=%s", folder.name, how)
+    await asyncio.to_thread(shutil.rmtree, folder, True)
+
+
+async def _over(folder: Path, gone: "asyncio.Future[None]") -> None:
+    """Its link is lost: a host that is dying is waited for, one that lives on is ended. Nothing is left after it."""
+    await asyncio.wait({gone}, timeout=DYING_BUDGET_S)
+    if not gone.done():
+        how = await orphans.end_host(folder)
+        log.warning("host out of reach host=%s ended=%s", folder.name, how)
+        await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
 
 
 _SOURCE = Path(__file__).resolve().parent.parent.parent
@@ -145,12 +187,18 @@ async def _line(fd: int) -> bytes:
     return data
 
 
-async def _link(socket_path: Path, events: HostEvents, token: str, gone: "asyncio.Future[None]") -> UnixHostLink:
+async def _link(
+    socket_path: Path,
+    events: HostEvents,
+    token: str,
+    gone: "asyncio.Future[None]",
+    end: Callable[[], "asyncio.Future[None]"],
+) -> UnixHostLink:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(LINK_BUDGET_S):
             _, link = await loop.create_unix_connection(
-                lambda: UnixHostLink(events, token, lambda: gone), str(socket_path)
+                lambda: UnixHostLink(events, token, gone, end), str(socket_path)
             )
             await link.welcomed(LINK_BUDGET_S)
     except (OSError, TimeoutError, HostLost) as error:

@@ -1,9 +1,11 @@
-"""Hosts whose daemon is gone: until they can be adopted, a new daemon ends their harnesses by row 6 of SPEC section 6.
+"""What no link leads to: hosts whose daemon is gone, what a crashed host left, and work that left a session's tree.
 
-A held lock, never a pid, says that a host lives.
+Until hosts can be adopted, a new daemon ends their harnesses by row 6 of SPEC section 6. A held lock, never a pid, says
+that a host lives.
 """
 
 import asyncio
+import json
 import shutil
 import sys
 from collections.abc import Mapping
@@ -12,13 +14,13 @@ from typing import Any
 
 from acpmux.errors import AcpmuxError
 from acpmux.host import record
-from acpmux.model.ids import HostSeq
+from acpmux.model.ids import HostSeq, SessionId
 from acpmux.paths import Paths
 from acpmux.runtime.hostlink import UnixHostLink
 
 LINK_BUDGET_S = 5.0  # a living host answers at once
 END_BUDGET_S = 15.0  # also waits out a retirement under way
-LEFT_BUDGET_S = 10.0  # TERM, 300 ms, KILL
+LEFT_BUDGET_S = 10.0  # a start of Python, TERM, 300 ms, KILL
 
 
 class _Deaf:
@@ -38,21 +40,44 @@ async def end_orphans(paths: Paths) -> list[tuple[str, str, str]]:
 
 async def _end(folder: Path) -> tuple[str, str, str]:
     told = await asyncio.to_thread(record.read_record, str(folder)) or {}
-    session_id = str(told.get("sessionId", "?"))
+    how = await end_host(folder)
+    await asyncio.to_thread(shutil.rmtree, folder, True)
+    return folder.name, str(told.get("sessionId", "?")), how
+
+
+async def end_host(folder: Path) -> str:
+    """Ends the host of this folder if it lives, and whatever is left of its harness. Returns how it went."""
     how = "gone"
     if not await asyncio.to_thread(record.lock_is_free, str(folder)):
-        how = await _ask(told)
-    # whoever is left of a host that crashed, proven by identity and by the host's mark in its environment
+        how = await _ask(await asyncio.to_thread(record.read_record, str(folder)) or {})
+    return how if await _remains("host", str(folder)) is not None else "stuck"
+
+
+async def end_left(session_id: SessionId) -> list[Any]:
+    """Ends the work that left this session's tree. Returns (pid, start, command, how) of each."""
+    return json.loads(await _remains("session", session_id) or b"[]")
+
+
+async def _remains(*words: str) -> bytes | None:
+    """Runs the one program that may end them. None when it took too long: somebody can't be killed."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "acpmux.host.orphan", str(folder), stdin=asyncio.subprocess.DEVNULL
+        sys.executable,
+        *(
+            "-I",
+            "-S",
+            "-c",
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.remains import main; main()",
+        ),
+        str(Path(__file__).resolve().parent.parent.parent),
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(LEFT_BUDGET_S):
-            await process.wait()
+            return (await process.communicate())[0]
     except TimeoutError:
-        return folder.name, session_id, "stuck"
-    await asyncio.to_thread(shutil.rmtree, folder, True)
-    return folder.name, session_id, how
+        return None
 
 
 async def _ask(told: Mapping[str, Any]) -> str:
@@ -60,7 +85,7 @@ async def _ask(told: Mapping[str, Any]) -> str:
     try:
         async with asyncio.timeout(LINK_BUDGET_S):
             _, link = await asyncio.get_running_loop().create_unix_connection(
-                lambda: UnixHostLink(_Deaf(), str(told.get("token")), lambda: gone), str(told.get("socket"))
+                lambda: UnixHostLink(_Deaf(), str(told.get("token")), gone, lambda: gone), str(told.get("socket"))
             )
             await link.welcomed(LINK_BUDGET_S)
         await link.request("end", END_BUDGET_S, all=False)

@@ -201,7 +201,8 @@ def test_closed_is_final() -> None:
 
 def test_rm_of_a_sleeping_session_purges_it() -> None:
     d = Dialogue()
-    effects = d.tell(m.StopAsked(9, purge=True))
+    assert d.tell(m.StopAsked(9, purge=True)) == (m.EndHost(False),)  # looks for work that left its tree
+    effects = d.tell(m.HostEnded((), ()))
     assert [type(e) for e in effects] == [m.Purge, m.Done]
 
 
