@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from acpmux import places
 from acpmux.errors import AccessDenied, OwnFault
 
-SOCKET_PATH_BYTES = 100  # sun_path holds 108 bytes on Linux and 104 elsewhere, its end mark included
 _ANY_HOST = "h" + "0" * 12  # as long as every host's id (model/ids.py)
 
 
@@ -33,12 +33,7 @@ class Paths:
     @staticmethod
     def find(env: Mapping[str, str]) -> "Paths":
         """`ACPMUX_HOME`, else the platform's user state folder."""
-        told = env.get("ACPMUX_HOME")
-        if told:
-            return Paths(Path(os.path.abspath(told)))
-        import platformdirs
-
-        return Paths(Path(platformdirs.user_state_dir("acpmux", appauthor=False)))
+        return Paths(Path(places.home_of(env)))
 
     @property
     def config_file(self) -> Path:
@@ -62,36 +57,20 @@ class Paths:
 
     @property
     def socket(self) -> Path:
-        return self._fitting(self.home / "acpmux.sock", "acpmux.sock")
+        return Path(places.socket_of(str(self.home)))
 
     def host_folder(self, host_id: str) -> Path:
         return self.hosts / host_id
 
     def host_socket(self, host_id: str) -> Path:
-        return self._fitting(self.host_folder(host_id) / "sock", f"{host_id}.sock")
-
-    def _fitting(self, wanted: Path, short_name: str) -> Path:
-        return wanted if self._fits(wanted) else self._short_folder() / short_name
-
-    def _fits(self, wanted: Path) -> bool:
-        return len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES
-
-    def _short_folder(self) -> Path:
-        """A private folder whose name is made from the user and this home, for homes with long paths.
-
-        In /tmp and nowhere else: daemon and clients must find the same one, whatever their environments say.
-        """
-        import hashlib  # only for long paths: this module is on the way of every command
-
-        digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
-        return Path(f"/tmp/acpmux-{os.getuid()}-{digest}")
+        return Path(places.fitting(str(self.host_folder(host_id) / "sock"), str(self.home), f"{host_id}.sock"))
 
     def prepare(self) -> None:
         """Creates the folders. Raises: AccessDenied for one that another user owns or may write to; OwnFault."""
         for folder in (self.home, self.logs, self.hosts):
             private_folder(folder)
-        if not self._fits(self.host_folder(_ANY_HOST) / "sock"):  # the longest of them
-            private_folder(self._short_folder(), link_allowed=False)
+        if not places.fits(str(self.host_folder(_ANY_HOST) / "sock")):  # the longest of them
+            private_folder(Path(places.short_folder(str(self.home))), link_allowed=False)
 
     def acquire_lock(self) -> Lock | None:
         """The lock of the one daemon of this home, None when another one holds it."""

@@ -17,6 +17,7 @@ FLOORS = {
     "errors": 0,
     "untyped": 0,
     "durations": 0,
+    "places": 0,
     "model": 0,
     "paths": 1,
     "census": 1,

@@ -4,10 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from acpmux.errors import AccessDenied, OwnFault
-from acpmux.paths import SOCKET_PATH_BYTES, Paths, private_folder
+from acpmux.paths import Paths, private_folder
+from acpmux.places import SOCKET_PATH_BYTES
 
 HOST = "h0123456789ab"
 
@@ -24,7 +26,8 @@ def test_home_is_what_the_user_set_else_the_platforms_state_folder() -> None:
     assert Paths.find({"ACPMUX_HOME": "/somewhere/else"}).home == Path("/somewhere/else")
     assert Paths.find({"ACPMUX_HOME": "here"}).home == Path.cwd() / "here"
     found = Paths.find({}).home
-    assert found.is_absolute() and found.name == "acpmux"
+    assert found == Path(platformdirs.user_state_dir("acpmux", appauthor=False))
+    assert Paths.find({"XDG_STATE_HOME": "/elsewhere"}).home == Path("/elsewhere/acpmux")
 
 
 def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
@@ -99,8 +102,8 @@ def test_every_folder_of_a_socket_is_there_after_prepare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     short = tmp_path / "short"
-    monkeypatch.setattr(Paths, "_short_folder", lambda self: short)
-    monkeypatch.setattr("acpmux.paths.SOCKET_PATH_BYTES", len(str(tmp_path)) + SOCKET_PATH_BYTES)
+    monkeypatch.setattr("acpmux.places.short_folder", lambda home: str(short))
+    monkeypatch.setattr("acpmux.places.SOCKET_PATH_BYTES", len(str(tmp_path)) + SOCKET_PATH_BYTES)
     paths = Paths(tmp_path / ("x" * (length - 1)))
     paths.prepare()
     assert paths.socket.parent.is_dir()
@@ -119,7 +122,7 @@ def test_only_one_holds_the_lock_until_it_lets_go(tmp_path: Path) -> None:
     again.release()
 
 
-def test_finding_a_set_home_imports_nothing_slow() -> None:
-    told = "import sys; from acpmux.paths import Paths; Paths.find({'ACPMUX_HOME': '/x'}).socket; print(*sys.modules)"
+def test_finding_the_socket_imports_nothing_slow() -> None:
+    told = "import sys; from acpmux.places import home_of, socket_of; socket_of(home_of({'ACPMUX_HOME': '/x'})); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout.split()
-    assert {"asyncio", "platformdirs", "hashlib", "tempfile", "subprocess"}.isdisjoint(loaded)
+    assert {"asyncio", "pathlib", "platformdirs", "hashlib", "tempfile", "subprocess"}.isdisjoint(loaded)

@@ -14,7 +14,8 @@ import click
 from acpmux.cli.output import json_option, paint, print_json
 from acpmux.client import connect
 from acpmux.errors import AcpmuxError
-from acpmux.paths import SOCKET_PATH_BYTES, Paths
+from acpmux.paths import Paths
+from acpmux.places import SOCKET_PATH_BYTES
 
 PROBE_BUDGET_S = 10.0  # one start of Python
 ANSWER_BUDGET_S = 5.0  # the daemon answers from memory

@@ -3,19 +3,13 @@
 import os
 import sys
 import time
-from pathlib import Path
 
+from acpmux import places
 from acpmux.client.connection import Connection
 from acpmux.errors import DaemonUnreachable
-from acpmux.paths import Paths
 
 START_BUDGET_S = 20.0  # a cold Python, the store, and the end of what an earlier daemon left (up to 15 s)
 POLL_S = 0.02
-
-
-def socket_path(paths: Paths) -> str:
-    """Inside a harness `ACPMUX_SOCKET` names its daemon."""
-    return os.environ.get("ACPMUX_SOCKET") or str(paths.socket)
 
 
 def connect(start: bool = True) -> Connection:
@@ -23,25 +17,27 @@ def connect(start: bool = True) -> Connection:
 
     Raises: DaemonUnreachable, with the end of the daemon's own words when it did not come up.
     """
-    paths = Paths.find(os.environ)
-    path = socket_path(paths)
+    home = places.home_of(os.environ)
+    path = os.environ.get("ACPMUX_SOCKET") or places.socket_of(home)  # inside a harness it names its daemon
     try:
         return Connection(path)
     except DaemonUnreachable:
         if not start or "ACPMUX_SOCKET" in os.environ:
             raise DaemonUnreachable(f"no daemon answers on {path}. Start one: acpmux daemon start") from None
-    return _started(paths, path)
+    return _started(home, path)
 
 
-def _started(paths: Paths, path: str) -> Connection:
+def _started(home: str, path: str) -> Connection:
     """Two clients may do this at once.
 
     The daemon that loses the race for the lock goes, and both connect to the other.
     """
     import subprocess  # only here: a daemon that runs already is the usual case
 
-    paths.prepare()
-    output = paths.logs / "daemon.out"
+    from acpmux.paths import Paths
+
+    Paths.find(os.environ).prepare()
+    output = os.path.join(home, "logs", "daemon.out")
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "acpmux", "daemon", "run"],
@@ -62,9 +58,10 @@ def _started(paths: Paths, path: str) -> Connection:
     raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
 
 
-def _tail(output: Path) -> str:
+def _tail(output: str) -> str:
     try:
-        lines = output.read_text("utf-8", "replace").strip().splitlines()
+        with open(output, encoding="utf-8", errors="replace") as file:
+            lines = file.read().strip().splitlines()
     except OSError:
         lines = []
-    return f"{' / '.join(lines[-3:])[:500]}" if lines else f"it said nothing; see {output.parent}/daemon.log"
+    return f"{' / '.join(lines[-3:])[:500]}" if lines else f"it said nothing; see {os.path.dirname(output)}/daemon.log"
