@@ -91,28 +91,26 @@ def _last_wake_ms(product: Product) -> float:
 
 
 def update_latency(product: Product) -> None:
-    """One update from the agent's write to the client's read, through acpmux and on a bare pipe, in turn."""
-    from pipe import BarePipe, ThroughAcpmux
+    """One update from the agent's write to the client's read, through acpmux and on a bare pipe."""
+    from pipe import BarePipe, delays_ms
 
-    script = product.folder / "scripted.json"
-    pipe, through = BarePipe(script), ThroughAcpmux(product)
+    pipe = BarePipe(product.folder / "scripted.json")
     pipe.open()
-    pairs = [(pipe.round_trip_ms(), through.round_trip_ms()) for _ in range(200)]
+    for count, per_second, budget in ((300, 100, "1 ms"), (5000, 1000, "p99 10 ms")):
+        bare, ours = sorted(pipe.delays_ms(count, per_second)), sorted(delays_ms(product, "s", count, per_second))
+        added = statistics.median(ours) - statistics.median(bare)
+        p99 = ours[int(len(ours) * 0.99)]
+        figure = f"+{added:.2f} ms ({statistics.median(ours):.2f}); p99 {p99:.1f} ms"
+        row(f"one update under way, {per_second} a second, median over a bare pipe", figure, budget)
     pipe.end()
-    through.end()
-    bare, ours = (statistics.median(side) for side in zip(*pairs, strict=True))
-    p99 = sorted(ours_ for _, ours_ in pairs)[int(len(pairs) * 0.99)]
-    row("a prompt and its update there and back, median", f"+{ours - bare:.2f} ms ({ours:.2f} / {bare:.2f} ms)", "")
-    row("  half of it, one way; p99 of the whole", f"+{(ours - bare) / 2:.2f} ms; {p99:.2f} ms", "1 ms")
 
 
 def flood(product: Product) -> None:
-    from pipe import ThroughAcpmux
+    from pipe import flood_rate
 
-    through = ThroughAcpmux(product)
-    rate = through.flood_rate(20_000)
-    through.end()
-    row("sustained updates, agent to log to one client", f"{rate:,.0f} a second", "10,000 a second")
+    for clients in (1, 3):
+        rate = flood_rate(product, "s", clients, 20_000)
+        row(f"sustained updates, agent to log to {clients} client(s)", f"{rate:,.0f} a second", "10,000 to 3")
 
 
 def daemon_memory(folder: Path) -> None:
@@ -210,6 +208,8 @@ def main() -> None:
             product.end()
         daemon_memory(Path(name))
     census_time()
+    print("\nthe log alone:")
+    subprocess.run([sys.executable, str(ROOT / "bench/store.py")], check=True)
     print("\nretirements of an agent that forks at random (more: bench/retire_race.py --help):")
     subprocess.run([sys.executable, str(ROOT / "bench/retire_race.py"), "--tries", "60"], check=True)
 

@@ -20,6 +20,7 @@ from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint, Prompt, State, Turn
 from acpmux.ports import EventLog
 from acpmux.store.log import PAGE_BYTES, SqliteLog
+from acpmux.store.writer import Work, Writer
 from kit.memory_log import MemoryLog
 
 S1 = SessionId("s1")
@@ -220,6 +221,39 @@ def test_closed_log_does_what_was_asked_and_refuses_what_comes_after(tmp_path: P
         await log.close()
 
     asyncio.run(work())
+
+
+def test_prompt_waits_for_the_disk_and_an_agents_update_alone_does_not(tmp_path: Path) -> None:
+    async def story() -> list[int]:
+        writer, seen = Writer(tmp_path / "a.db"), list[int]()
+        await writer.open()
+        for firm in (True, False, True):
+            await writer.do(lambda db: seen.append(db.execute("PRAGMA synchronous").fetchone()[0]), firm)
+        await writer.close()
+        return seen
+
+    assert asyncio.run(story()) == [2, 1, 2]  # FULL, NORMAL, FULL (sqlite.org/pragma.html)
+
+
+@pytest.mark.parametrize(("kind", "firm"), [(Kind.PROMPTED, True), (Kind.UPDATE, False), (Kind.ASK_OPENED, True)])
+def test_only_updates_are_soft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, firm: bool) -> None:
+    asked: list[bool] = []
+    do = Writer.do
+
+    async def noting(self: Writer, work: Work, firm: bool = True) -> None:
+        asked.append(firm)
+        await do(self, work, firm)
+
+    async def story() -> None:
+        log = await SqliteLog.open(tmp_path / "a.db")
+        first = Checkpoint(SessionId("s"), "n", "demo", "/", 1, 1)
+        await log.commit(first.session_id, [], first)
+        await log.commit(first.session_id, [Stored(Seq(1), Record(kind, b"{}", "c", 1))], None)
+        await log.close()
+
+    monkeypatch.setattr(Writer, "do", noting)
+    asyncio.run(story())
+    assert asked == [True, firm]
 
 
 def test_files_are_the_users_alone(tmp_path: Path) -> None:

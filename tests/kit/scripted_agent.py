@@ -228,6 +228,14 @@ class ScriptedAgent:
         for number in range(count):
             self.do_say(f"{number} ")
 
+    def do_ticks(self, count: int, per_second: int) -> None:
+        """Updates at an even pace, each holding the moment it was written (CLOCK_MONOTONIC seconds, one clock for all)."""
+        due = time.monotonic()
+        for _ in range(count):
+            due += 1 / per_second
+            time.sleep(max(0.0, due - time.monotonic()))
+            self.do_say(f"at {time.monotonic():.6f}")
+
     def do_huge(self, size: int) -> None:
         self.do_say("x" * size)
 

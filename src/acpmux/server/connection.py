@@ -151,10 +151,19 @@ class Connection:
     async def _feed(self, actor: Actor, follow: Follow) -> None:
         while True:
             rows = await follow.feed.next(FEED_RECORDS)
+            waiting, size_bytes = list[bytes](), 0
             for row in rows:
-                await self._send(mux.record_message(actor.session_id, row))
-                if row.record.kind in (Kind.ASK_OPENED, Kind.ASK_RESOLVED):
+                line = mux.record_message(actor.session_id, row)
+                waiting.append(line)
+                size_bytes += len(line)
+                asks = row.record.kind in (Kind.ASK_OPENED, Kind.ASK_RESOLVED)
+                if asks or size_bytes > CHUNK_BYTES:  # else many go in one write
+                    await self._send(b"\n".join(waiting))
+                    waiting, size_bytes = [], 0
+                if asks:
                     await self._tell_ask(actor, follow, row)
+            if waiting:
+                await self._send(b"\n".join(waiting))
             follow.sent(rows[-1].seq)
 
     # ------------------------------------------------------------ asks

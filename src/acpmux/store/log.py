@@ -75,7 +75,8 @@ class SqliteLog:
             else:
                 db.execute("UPDATE sessions SET last_seq = ? WHERE session_id = ?", (last, session_id))
 
-        await self._writer.do(work)
+        # an agent's updates alone need no disk of their own: with the power, the agent that said them is gone too
+        await self._writer.do(work, firm=encoded is not None or any(r.record.kind is not Kind.UPDATE for r in rows))
 
     async def read(self, session_id: SessionId, after: Seq, limit: int) -> list[Stored]:
         """Ends sooner than `limit` behind the record with which it holds `PAGE_BYTES`."""

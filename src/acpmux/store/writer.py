@@ -1,6 +1,6 @@
 """The one thread that writes.
 
-Its one rule: a job is answered only when its transaction is on the disk. Jobs that wait together share one
+Its one rule: a job is answered only when its transaction is in the file. Jobs that wait together share one
 transaction, each in a savepoint, so one that fails harms no other.
 """
 
@@ -23,6 +23,7 @@ Work = Callable[[sqlite3.Connection], None]
 
 class _Job(NamedTuple):
     work: Work
+    firm: bool
     done: "Future[None]"
 
 
@@ -40,10 +41,14 @@ class Writer:
         self._thread.start()
         await asyncio.wrap_future(self._opened)
 
-    async def do(self, work: Work) -> None:
-        """Raises: StoreError; then nothing of it is stored. Cancelled, it may be stored or not."""
+    async def do(self, work: Work, firm: bool = True) -> None:
+        """Raises: StoreError; then nothing of it is stored. Cancelled, it may be stored or not.
+
+        A firm job has reached the disk when it returns, with all before it. One that is not may be lost with the
+        machine's power, never with a process, and never before an older one.
+        """
         done: Future[None] = Future()
-        self._jobs.put(_Job(work, done))
+        self._jobs.put(_Job(work, firm, done))
         await asyncio.wrap_future(done)
 
     async def close(self) -> None:
@@ -81,6 +86,7 @@ class Writer:
         if not asked:
             return
         try:
+            db.execute(f"PRAGMA synchronous = {'FULL' if any(job.firm for job in asked) else 'NORMAL'}")
             db.execute("BEGIN IMMEDIATE")
             faults = [self._one(db, job.work) for job in asked]
             db.execute("COMMIT")

@@ -140,21 +140,26 @@ def session_id_of(params: bytes) -> str | None:
 
 def replace_session_id(params: bytes, session_id: str) -> bytes:
     """The params with this sessionId; every other member keeps its bytes and its place."""
-    return _with_member(params, "sessionId", json.dumps(session_id).encode())
-
-
-def merge_meta(params: bytes, value: dict[str, Any]) -> bytes:
-    """The object with `_meta.acpmux` set; a `_meta` that is there keeps all its other members."""
     found = members(params or b"{}")
-    meta = found.get("_meta", b"{}")
-    if not meta.lstrip().startswith(b"{"):
-        meta = b"{}"
-    return _with_member(params or b"{}", "_meta", _with_member(meta, "acpmux", json.dumps(value).encode()))
+    found["sessionId"] = json.dumps(session_id).encode()
+    return _joined(found)
 
 
-def _with_member(raw: bytes, key: str, value: bytes) -> bytes:
-    found = members(raw or b"{}")
-    found[key] = value
+def merge_meta(params: bytes, told: dict[str, Any], session_id: str | None = None) -> bytes:
+    """The object with `_meta.acpmux` set, and where given with this sessionId; all else is untouched.
+
+    A `_meta` that is there keeps its other members.
+    """
+    found = members(params or b"{}")
+    meta = members(found["_meta"]) if found.get("_meta", b"").lstrip().startswith(b"{") else {}
+    meta["acpmux"] = json.dumps(told).encode()
+    if session_id is not None:
+        found["sessionId"] = json.dumps(session_id).encode()
+    found["_meta"] = _joined(meta)
+    return _joined(found)
+
+
+def _joined(found: dict[str, bytes]) -> bytes:
     return b"{" + b",".join(json.dumps(name).encode() + b":" + told for name, told in found.items()) + b"}"
 
 

@@ -148,9 +148,7 @@ def record_message(session_id: str, stored: Stored) -> bytes:
     record = stored.record
     if record.kind is Kind.UPDATE:
         told = {"seq": stored.seq, "at": rfc3339(record.at_ms)}
-        return encode_notification(
-            "session/update", acp.merge_meta(acp.replace_session_id(record.body, session_id), told)
-        )
+        return encode_notification("session/update", acp.merge_meta(record.body, told, session_id))
     return encode_notification("_acpmux/event", event(session_id, stored))
 
 
