@@ -23,6 +23,7 @@ from acpmux.model.process import (
 )
 
 COMMAND_BYTES = 120
+NO_COMMAND = "(a process that shows no command)"
 _SECRET_WORDS = ("token", "key", "secret", "password", "passwd", "auth", "credential")
 
 
@@ -228,7 +229,7 @@ def command_text(argv: tuple[bytes, ...]) -> str:
         lowered = word.lower()
         hide_next = word.startswith("-") and "=" not in word and any(secret in lowered for secret in _SECRET_WORDS)
     text = "".join(c if c.isprintable() else " " for c in " ".join(shown))
-    return text.encode("utf-8", "replace")[:COMMAND_BYTES].decode("utf-8", "ignore").strip()
+    return text.encode("utf-8", "replace")[:COMMAND_BYTES].decode("utf-8", "ignore").strip() or NO_COMMAND
 
 
 def _redacted(word: str) -> str:
