@@ -76,7 +76,8 @@ class EventLog(Protocol):
 class LaunchSpec:
     """Everything a host needs to start one harness. `env` is the whole environment and is never stored or logged.
 
-    `servers` is what acpmux configured, for the launch record. `retire_signal` is "term" or "kill".
+    For the launch record: `servers` is what acpmux configured, `configs` whose own configurations name more.
+    `retire_signal` is "term" or "kill".
     """
 
     host_id: HostId
@@ -86,6 +87,8 @@ class LaunchSpec:
     env: Mapping[str, str]
     anatomy: tuple[CoreRule, ...]
     servers: tuple[Server, ...]
+    configs: tuple[str, ...] = ()
+    configs_at: str = "start"
     marker_required: bool = True
     retire_signal: str = "term"
 
@@ -119,11 +122,6 @@ class HostLink(Protocol):
 
     @property
     def host_pid(self) -> int: ...
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Sources of the launch record that added nothing."""
-        ...
 
     def send(self, line: bytes) -> None:
         """Queues one line for the harness, without its newline."""

@@ -118,10 +118,11 @@ def test_work_that_left_the_tree_lives_on_and_does_not_keep_it_awake(product: Pr
     end(pid)
 
 
-def test_work_that_left_the_tree_but_keeps_a_pipe_to_the_agent_holds_it(product: Product) -> None:
+@pytest.mark.parametrize("tie", ["pipe", "socket", "terminal", "host"])
+def test_work_that_left_the_tree_but_would_die_of_the_agents_end_holds_it(product: Product, tie: str) -> None:
     product.agent()
     product.ok("new", "-a", "scripted", "-n", "s")
-    pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "keep_pipe": True}))
+    pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "tie": tie}))
     assert "still holds a pipe" in product.fails("hibernate", "s")
     assert runs(pid)
     end(pid)

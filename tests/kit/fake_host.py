@@ -35,7 +35,6 @@ class FakeLink:
 
     leader = Identity(11, 1)
     host_pid = 10
-    problems: tuple[str, ...] = ()
 
     def say(self, told: dict[str, Any]) -> None:
         self._seq += 1

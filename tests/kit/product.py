@@ -27,7 +27,9 @@ class Product:
         self.env = dict(os.environ) | {"ACPMUX_HOME": str(self.home)}
         (self.home / "config.toml").write_text(f'[idle]\nafter = "{idle}"\n{config}')
 
-    def agent(self, name: str = "scripted", command: Sequence[str] | None = None, **script: Any) -> Path:
+    def agent(
+        self, name: str = "scripted", command: Sequence[str] | None = None, profile: str = "", **script: Any
+    ) -> Path:
         """Adds an agent that follows this script. Returns the file its record goes to."""
         record = self.folder / f"{name}.record"
         told: Script = {"record": str(record), **script}  # type: ignore[typeddict-item]
@@ -35,7 +37,7 @@ class Product:
         path.write_text(json.dumps(told))
         line = json.dumps(list(command) if command is not None else [sys.executable, SCRIPTED, str(path)])
         with open(self.home / "config.toml", "a") as file:
-            file.write(f"[agents.{name}]\ncommand = {line}\n")
+            file.write(f"[agents.{name}]\ncommand = {line}\n" + (f'profile = "{profile}"\n' if profile else ""))
         return record
 
     def run(self, *args: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":

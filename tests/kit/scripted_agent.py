@@ -7,6 +7,7 @@ started with and sent is written to the script's `record` file, one JSON line ea
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,18 @@ SESSION = "agent-session-1"
 MODES = ("default", "plan", "wide")
 
 
+def _ends(tie: str) -> tuple[int, int]:
+    """The agent's end and the other one's."""
+    if tie == "socket":
+        ours, theirs = socket.socketpair()
+        return ours.detach(), theirs.detach()
+    if tie == "terminal":
+        return os.openpty()
+    if tie == "host":
+        return 0, os.dup(2)
+    return os.pipe()
+
+
 class Stop(Exception):
     """A step answered the request itself."""
 
@@ -50,6 +63,7 @@ class ScriptedAgent:
         self.children: list[subprocess.Popen[bytes]] = []
         self.asked = 100
         self.pending: list[str] = []
+        self.kept: list[int] = []
         if script.get("ignore_term"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self.record({"argv": sys.argv, "cwd": os.getcwd(), "env": sorted(os.environ)})
@@ -191,18 +205,20 @@ class ScriptedAgent:
         with open(path):
             pass
 
-    def do_spawn(self, command: list[str], session: bool = True) -> None:
+    def do_spawn(self, command: list[str], session: bool = True, env: dict[str, str] | None = None) -> None:
         """A child as agents start commands: in a session of its own, its pid said."""
         child = subprocess.Popen(
-            command, start_new_session=session, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, start_new_session=session, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=os.environ | (env or {}),
         )  # fmt: skip
         self.children.append(child)
         self.do_say(f"pid {child.pid}")
 
-    def do_detach(self, command: list[str], keep_pipe: bool = False) -> None:
-        """Work that leaves the tree: a double fork into a session of its own; with `keep_pipe` it still writes to this agent."""
+    def do_detach(self, command: list[str], tie: str = "") -> None:
+        """Work that leaves the tree: a double fork into a session of its own. With a `tie` (pipe, socket, terminal) its
+        output still goes to this agent, or (host) to the host's own pipe for the agent's errors."""
         read, write = os.pipe()
-        own_read, own_write = os.pipe()
+        own_read, own_write = _ends(tie)
         if os.fork() == 0:
             os.setsid()
             pid = os.fork()
@@ -212,12 +228,15 @@ class ScriptedAgent:
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
-            if keep_pipe:
+            if tie:
                 os.dup2(own_write, 1)
             os.execvp(command[0], command)
         os.wait()
-        os.close(own_write)
-        if not keep_pipe:
+        if tie != "host":
+            os.close(own_write)
+        if tie:
+            self.kept.append(own_read)
+        else:
             os.close(own_read)
         pid = os.read(read, 100).decode().strip()
         os.close(read)

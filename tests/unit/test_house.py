@@ -54,7 +54,7 @@ CENSUS_MAY = ("acpmux.model.process", "acpmux.census")
 CALLS = {  # a call, and the one place for it
     "asyncio.create_task": ("runtime.tasks",),
     "asyncio.sleep": ("runtime.clock",),
-    "time.monotonic": ("runtime.clock", "host", "census.table", "client", "cli", "agents"),
+    "time.monotonic": ("runtime.clock", "host", "census.table", "census.launch", "client", "cli", "agents"),
     "os.kill": ("host.signals",),
     "os.killpg": ("host.signals",),
     "signal.pidfd_send_signal": ("host.signals",),

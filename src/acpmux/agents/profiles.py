@@ -57,7 +57,8 @@ def parse(name: str, text: str) -> Profile:
     command = tuple(sys.executable if word == _PYTHON else word for word in told.pop("command"))
     anatomy = tuple(CoreRule(**rule) for rule in told.pop("anatomy", ()))
     env = tuple(told.pop("env", {}).items())
-    for key in ("aliases", "unset"):
+    told["core_env"] = tuple(told.get("core_env", {}).items())
+    for key in ("aliases", "unset", "configs"):
         told[key] = tuple(told.get(key, ()))
     return Profile(name=name, command=command, env=env, anatomy=anatomy, **told)
 

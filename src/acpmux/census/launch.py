@@ -1,4 +1,4 @@
-"""The MCP servers one launch names, read once just before the spawn (SPEC section 3).
+"""The MCP servers one launch names, read once before the harness reads them itself (SPEC section 3).
 
 Read in a forked child that can be ended, since a file system may hang for ever; what the child reads goes back as JSON.
 """
@@ -6,77 +6,124 @@ Read in a forked child that can be ended, since a file system may hang for ever;
 import json
 import os
 import select
-from collections.abc import Callable
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from acpmux.census.identity import Resolved
+from acpmux.census.identity import Resolved, Shown, shown
 from acpmux.model.process import LaunchRecord, Server
 
 BUDGET_S = 3.0  # SPEC section 3; a local file takes microseconds, a network home a second
 
 
-class Launch(NamedTuple):
-    """The record, and by server name what was looked up for it."""
+class Launching(NamedTuple):
+    """What names the servers: the harness's command, folder and environment, and whose configurations it reads."""
 
-    record: LaunchRecord
-    resolved: dict[str, Resolved]
+    command: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    configs: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        return self.env.get("HOME") or os.path.expanduser("~")
+
+
+class Launch(NamedTuple):
+    """The record, None when there is no telling what it named, and by server name the forms it can show."""
+
+    record: LaunchRecord | None
+    forms: dict[str, Shown]
 
 
 def read_launch(
-    servers: tuple[Server, ...],
-    path: str,
-    cwd: str,
+    given: tuple[Server, ...],
+    launching: Launching,
     end_child: Callable[[int], None],
     budget_s: float = BUDGET_S,
 ) -> Launch:
-    """The record of a launch with these servers. `end_child` kills and reaps the reading child by its pid."""
+    """The record of a launch with the servers acpmux gives and those the agent's own configuration names.
+
+    Of one name the given one holds. `end_child` kills and reaps the reading child by its pid.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _child(writer, servers, path, cwd)
+        _child(writer, given, launching)
     os.close(writer)
     try:
-        data = _gather(reader, budget_s)
+        data = _gather(reader, time.monotonic() + budget_s)
     finally:
         os.close(reader)
         end_child(pid)
     if data is None:
-        text = f"the configuration could not be read within {budget_s:g} s"
-        return Launch(LaunchRecord(servers, (text,), timed_out=True), {})
-    told = json.loads(data)
-    resolved = {name: Resolved(found, tuple(shebang)) for name, (found, shebang) in told.items()}
-    return Launch(LaunchRecord(servers), resolved)
-
-
-def _child(writer: int, servers: tuple[Server, ...], path: str, cwd: str) -> None:
+        text = f"the agent's configuration could not be read within {budget_s:g} s"
+        return Launch(LaunchRecord(given, (text,), timed_out=True), {})
     try:
-        told = {server.name: resolve(server.command, path, cwd) for server in servers}
-        data = json.dumps(told).encode()
+        return _decode(data)
+    except (ValueError, TypeError, KeyError):
+        return Launch(None, {})
+
+
+def _child(writer: int, given: tuple[Server, ...], launching: Launching) -> None:
+    try:
+        data = _encode(given, launching)
         while data:
             data = data[os.write(writer, data) :]
     finally:
         os._exit(0)
 
 
-def _gather(reader: int, budget_s: float) -> bytes | None:
+def _encode(given: tuple[Server, ...], launching: Launching) -> bytes:
+    from acpmux.census import readers  # in the child alone: what it takes goes back with it
+
+    found = readers.read(launching)
+    names = {server.name for server in given}
+    path = launching.env.get("PATH", os.defpath)
+    named = [(server, launching.cwd, path) for server in given]
+    named += [one for one in found.named if one.server.name not in names]
+    told = {
+        "servers": [list(server) for server, _, _ in named],
+        "forms": {server.name: _forms(server, cwd, path) for server, cwd, path in named},
+        "problems": found.problems,
+        "places": found.places,
+    }
+    return json.dumps(told).encode()
+
+
+def _forms(server: Server, cwd: str, path: str) -> Shown:
+    return shown(server.command, server.args, lambda command: resolve(command, path, cwd))
+
+
+def _decode(data: bytes) -> Launch:
+    told: dict[str, Any] = json.loads(data)
+    servers = tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told["servers"])
+    forms = {
+        name: Shown(tuple(tuple(line) for line in lines), tuple(tuple(s) for s in scripts), tuple(titles))
+        for name, (lines, scripts, titles) in told["forms"].items()
+    }
+    return Launch(LaunchRecord(servers, tuple(told["problems"]), tuple(told["places"])), forms)
+
+
+def _gather(reader: int, until: float) -> bytes | None:
     """Everything until the child closes its end, None when that takes too long."""
     parts: list[bytes] = []
     while True:
-        ready, _, _ = select.select([reader], [], [], budget_s)
+        ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
         if not ready:
             return None
         chunk = os.read(reader, 65536)
         if not chunk:
-            return b"".join(parts) or None
+            return b"".join(parts)
         parts.append(chunk)
 
 
-def resolve(command: str, path: str, cwd: str) -> tuple[str | None, list[str]]:
+def resolve(command: str, path: str, cwd: str) -> Resolved:
     """Where a command is, as the harness would find it, and the interpreter its first line names."""
     for candidate in _candidates(command, path, cwd):
         if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate, shebang(candidate)
-    return None, []
+            return Resolved(candidate, shebang(candidate), os.path.realpath(candidate))
+    return Resolved(None)
 
 
 def _candidates(command: str, path: str, cwd: str) -> list[str]:
@@ -85,16 +132,16 @@ def _candidates(command: str, path: str, cwd: str) -> list[str]:
     return [os.path.join(folder or cwd, command) for folder in path.split(":")]
 
 
-def shebang(file_path: str) -> list[str]:
+def shebang(file_path: str) -> tuple[str, ...]:
     """The words of the first line behind `#!`, with `env` left out as it leaves itself out."""
     try:
         with open(file_path, "rb") as file:
             line = file.readline(512)
     except OSError:
-        return []
+        return ()
     if not line.startswith(b"#!"):
-        return []
-    words = line[2:].strip().decode("utf-8", "replace").split(None, 1)
+        return ()
+    words = line[2:].strip().decode("utf-8", "surrogateescape").split(None, 1)
     if words and words[0].rsplit("/", 1)[-1] == "env":
         words = words[1].removeprefix("-S ").split() if len(words) > 1 else []
-    return words
+    return tuple(words)

@@ -4,7 +4,7 @@ Everybody must be the harness itself, a configured server, or something under on
 and holds it.
 """
 
-from acpmux.census.identity import Resolved, matches
+from acpmux.census.identity import NOTHING, Shown, matches
 from acpmux.census.tree import by_parent
 from acpmux.model.process import (
     Blocker,
@@ -27,7 +27,7 @@ NO_COMMAND = "(a process that shows no command)"
 _SECRET_WORDS = ("token", "key", "secret", "password", "passwd", "auth", "credential")
 
 
-def judge(listing: Listing, harness: Harness, resolved: dict[str, Resolved] | None = None) -> Verdict:
+def judge(listing: Listing, harness: Harness, forms: dict[str, Shown] | None = None) -> Verdict:
     """Clear, Held or Unknown. Only Clear ends anything; the answer does not depend on the order of rows."""
     rows = {row.pid: row for row in listing.rows}
     leader = rows.get(harness.leader.pid)
@@ -37,7 +37,7 @@ def judge(listing: Listing, harness: Harness, resolved: dict[str, Resolved] | No
         return Unknown(
             harness.launch.problems[0] if harness.launch.problems else "its configuration was not read in time"
         )
-    judged = _Judgement(listing, harness, resolved or {}).all()
+    judged = _Judgement(listing, harness, forms or {}).all()
     blockers = tuple(_blocker(one, listing) for one in judged if one.role is Role.OTHER)
     if blockers:
         return Held(judged, blockers)
@@ -47,10 +47,10 @@ def judge(listing: Listing, harness: Harness, resolved: dict[str, Resolved] | No
 class _Judgement:
     """One pass from the leader downward: core first, since servers are children of core."""
 
-    def __init__(self, listing: Listing, harness: Harness, resolved: dict[str, Resolved]) -> None:
+    def __init__(self, listing: Listing, harness: Harness, forms: dict[str, Shown]) -> None:
         self._listing = listing
         self._harness = harness
-        self._resolved = resolved
+        self._forms = forms
         self._children = by_parent(listing.rows)
         self._rows = {row.pid: row for row in listing.rows}
         self._core = self._core_by_anatomy()
@@ -166,7 +166,7 @@ class _Judgement:
             if server.marker is not None and row.marker == server.marker and not self._marker_leaked(server.marker):
                 return server
             by_line = server.marker is None or not self._harness.marker_required
-            if by_line and matches(row, server, self._resolved.get(server.name)):
+            if by_line and matches(row, self._forms.get(server.name, NOTHING)):
                 return server
         return None
 

@@ -59,6 +59,8 @@ class Duties:
             case "end":
                 self._end(header)
             case "core":
+                if self._host.spec.configs_at == "session":
+                    self._host.read_launch_again()
                 self._core(header["id"], self._host.timers.after(CORE_S, lambda: None))
             case "settle":
                 Settle(self._host, header).look()
@@ -83,11 +85,12 @@ class Duties:
             if error.retry and self._host.timers.left(limit) > 0:
                 self._host.timers.after(CORE_POLL_S, lambda: self._core(request, limit))
                 return
-            self._host.answer("core_marked", id=request, core=[])
+            self._host.answer("core_marked", id=request, core=[], launch=self._host.launch_told())
             return
         born = frozenset(row.identity for row in listing.rows)
         self._host.harness = self._host.harness._replace(born=born)
-        self._host.answer("core_marked", id=request, core=[list(identity) for identity in sorted(born)])
+        core = [list(identity) for identity in sorted(born)]
+        self._host.answer("core_marked", id=request, core=core, launch=self._host.launch_told())
 
     def _census(self, request: int) -> None:
         verdict = self._host.verdict()

@@ -110,8 +110,7 @@ class Host:
             host_pid=os.getpid(),
             pid=self.child.identity.pid,
             start=self.child.identity.start,
-            problems=list(self.launch.record.problems),
-            timed_out=self.launch.record.timed_out,
+            launch=self.launch_told(),
             state=self.state,
             outcome=self.outcome,
         )
@@ -193,6 +192,21 @@ class Host:
             return None, None
         return (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
 
+    # ------------------------------------------------------------ the launch record
+
+    def read_launch_again(self) -> None:
+        """For an agent that reads its configuration with the session request that is written next."""
+        self.launch = read_launch(self.spec.servers, self.spec.launching, kill_child)
+        self.harness = self.harness._replace(launch=self.launch.record)
+
+    def launch_told(self) -> dict[str, Any]:
+        """What the daemon shows of the record: no command and no environment."""
+        record = self.launch.record
+        if record is None:
+            return {"problems": ["what the agent's configuration names is not known"], "places": [], "servers": []}
+        servers = [[server.name, server.source] for server in record.servers]
+        return {"problems": list(record.problems), "places": list(record.places), "servers": servers}
+
     # ------------------------------------------------------------ retire.World
 
     def drain(self) -> None:
@@ -214,7 +228,7 @@ class Host:
         return self.duties.cancelled or self.link is None
 
     def verdict(self, frozen: bool = False) -> Verdict:
-        return retire.census(self.harness, os.getpid(), frozen, self.launch.resolved)
+        return retire.census(self.harness, os.getpid(), frozen, self.launch.forms)
 
 
 def _noted(*_: Any) -> None:
@@ -227,7 +241,7 @@ def main() -> None:
     try:
         os.umask(0o077)
         lock = record.take_lock(spec.folder)
-        launch = read_launch(spec.servers, spec.env.get("PATH", os.defpath), spec.cwd, kill_child)
+        launch = read_launch(spec.servers, spec.launching, kill_child)
         host = Host(spec, launch, child.spawn(spec))
     except (child.SpawnFailed, OSError) as error:
         _say({"error": {"code": "launch_failed", "message": str(error)}})

@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple, Protocol
 
 from acpmux.census import table
-from acpmux.census.identity import Resolved
+from acpmux.census.identity import Shown
 from acpmux.census.verdict import judge
 from acpmux.host.ending import open_targets
 from acpmux.host.signals import Target, send
@@ -146,13 +146,13 @@ def _close(targets: list[Target]) -> None:
         os.close(target.fd)
 
 
-def census(harness: Harness, host_pid: int, frozen: bool, resolved: dict[str, Resolved]) -> Verdict:
+def census(harness: Harness, host_pid: int, frozen: bool, forms: dict[str, Shown]) -> Verdict:
     """One look, judged; a listing that is not whole is Unknown."""
     try:
         listing = table.list_harness(harness, host_pid, frozen)
     except table.CensusError as error:
         return Unknown(error.reason, error.retry)
-    return judge(listing, harness, resolved)
+    return judge(listing, harness, forms)
 
 
 def known_of(verdict: Verdict) -> tuple[Judged, ...]:

@@ -25,7 +25,8 @@ class Settle:
         self._budget_s = int(header["budget_ms"]) / 1000
         self._quiet = host.timers.after(self._quiet_s, lambda: None)
         self._seen: frozenset[Identity] = frozenset()
-        self._names = {server.name for server in host.spec.servers}
+        record = host.launch.record
+        self._names = {server.name for server in record.servers} if record else set[str]()
 
     def look(self) -> None:
         judged = retire.known_of(self._host.verdict())
@@ -37,7 +38,7 @@ class Settle:
             self._host.timers.cancel(self._quiet)
             self._quiet = self._host.timers.after(self._quiet_s, lambda: None)
         left = self._host.timers.left(self._budget)
-        settled = names >= self._names and self._host.timers.left(self._quiet) == 0
+        settled = not self._names or (names >= self._names and self._host.timers.left(self._quiet) == 0)
         if settled or left == 0 or self._host.state != "running":
             self._host.answer(
                 "settled",

@@ -3,11 +3,14 @@
 import json
 from typing import Any, NamedTuple
 
+from acpmux.census.launch import Launching
 from acpmux.model.process import CoreRule, Server
 
 
 class Spec(NamedTuple):
-    """`folder` holds the lock and the record; `socket` is where to listen (its path may have to be a short one)."""
+    """`configs` are the agents whose own configurations name servers, read at `configs_at`: "start" or "session".
+
+    `folder` holds the lock and the record; `socket` is where to listen (its path may have to be a short one)."""
 
     host_id: str
     session_id: str
@@ -19,9 +22,15 @@ class Spec(NamedTuple):
     env: dict[str, str]
     anatomy: tuple[CoreRule, ...]
     servers: tuple[Server, ...]
+    configs: tuple[str, ...]
+    configs_at: str
     marker_required: bool
     retire_signal: str
     daemon_pid: int
+
+    @property
+    def launching(self) -> Launching:
+        return Launching(self.command, self.cwd, self.env, self.configs)
 
 
 def encode(spec: Spec) -> bytes:
@@ -32,7 +41,7 @@ def decode(line: bytes) -> Spec:
     """Raises: ValueError naming what is wrong."""
     told: dict[str, Any] = json.loads(line)
     try:
-        told["command"] = tuple(told["command"])
+        told["command"], told["configs"] = tuple(told["command"]), tuple(told["configs"])
         told["anatomy"] = tuple(CoreRule(*rule) for rule in told["anatomy"])
         told["servers"] = tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told["servers"])
         return Spec(**told)

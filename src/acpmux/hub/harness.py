@@ -15,7 +15,7 @@ from acpmux.model.ids import AgentSessionId, HostSeq, PromptId
 from acpmux.model.process import Blocker
 from acpmux.ports import HostLink
 from acpmux.rules import messages as m
-from acpmux.untyped import as_object
+from acpmux.untyped import as_list, as_object
 from acpmux.wire import acp, jsonrpc
 
 RETIRE_BUDGET_S = 30.0  # grace (5 s) and what the host's own steps take; a host that is silent for longer is lost
@@ -242,6 +242,24 @@ class Harness:
 
 def ended_of(rows: Any) -> tuple[m.Ended, ...]:
     return tuple(m.Ended(int(row[0]), str(row[2]), str(row[3])) for row in rows or ())
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTold:
+    """What a host tells of its launch record: (server name, source), what added nothing, and where it looked."""
+
+    problems: tuple[str, ...]
+    places: tuple[str, ...]
+    servers: tuple[tuple[str, str], ...]
+
+
+def launch_of(header: Mapping[str, Any]) -> LaunchTold:
+    told = as_object(header.get("launch"))
+    return LaunchTold(
+        tuple(str(problem) for problem in as_list(told.get("problems"))),
+        tuple(str(place) for place in as_list(told.get("places"))),
+        tuple((str(name), str(source)) for name, source in as_list(told.get("servers"))),
+    )
 
 
 def blockers_of(header: Mapping[str, Any]) -> tuple[Blocker, ...]:

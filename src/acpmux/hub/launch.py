@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from acpmux.census.identity import is_interpreter
 from acpmux.model.config import AgentConfig, Config, Profile
 from acpmux.model.ids import HostId
 from acpmux.model.process import CoreRule, Server
@@ -75,6 +76,7 @@ def launch_spec(
         "ACPMUX_SESSION_ID": checkpoint.session_id,
     }
     own_core = tuple(CoreRule(program) for program in (agent.core if agent else ()))
+    own_core += tuple(rule for name, arg in profile.core_env for rule in _core_of(env.get(name, ""), arg or None))
     return LaunchSpec(
         host_id=host_id,
         session_id=checkpoint.session_id,
@@ -85,6 +87,17 @@ def launch_spec(
         servers=tuple(
             Server(s.name, s.command, s.args, marker(checkpoint.nonce, s.name), "acp") for s in checkpoint.servers
         ),
+        configs=profile.configs,
+        configs_at=profile.configs_at,
         marker_required=profile.marker_required,
         retire_signal=profile.retire_signal,
     )
+
+
+def _core_of(path: str, argument: str | None) -> tuple[CoreRule, ...]:
+    """How a program named by its path can show: itself, or as a script under the interpreters agents use for one."""
+    if not path:
+        return ()
+    name = path.rsplit("/", 1)[-1]
+    own = () if is_interpreter(name.encode()) else (CoreRule(name, None, argument),)
+    return (*own, *(CoreRule(program, path, argument) for program in ("node", "sh", "bash")))

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 
 from acpmux.errors import HarnessError, LaunchFailed, SettingRefused, StartTimeout
-from acpmux.hub.harness import Harness, error_text, require
+from acpmux.hub.harness import Harness, error_text, launch_of, require
 from acpmux.hub.launch import marked
 from acpmux.model.config import Profile, StartConfig
 from acpmux.model.ids import AgentSessionId
@@ -14,7 +14,7 @@ from acpmux.ports import Clock, HostLauncher, LaunchSpec
 from acpmux.rules import messages as m
 from acpmux.wire import acp, jsonrpc
 
-CORE_BUDGET_S = 3.0  # MarkCore lists for 1 s at most
+CORE_BUDGET_S = 6.0  # MarkCore reads configurations for 3 s and lists for 1 s at most
 SETTLE_QUIET_MS = 300  # servers that show no change for so long have connected (SPEC section 7)
 SETTLE_BUDGET_MS = 5000  # an agent whose server never comes is not kept waiting longer
 SETTING_BUDGET_S = 30.0  # a mode or option is answered at once by every agent measured
@@ -54,6 +54,7 @@ async def bring_up(harness: Harness, plan: WakePlan, launcher: HostLauncher, clo
 async def _open(harness: Harness, plan: WakePlan, clock: Clock, began: float) -> None:
     capabilities = await _initialize(harness, plan)
     core = await harness.link.request("core", CORE_BUDGET_S)
+    launch = launch_of(core)
     unlisted = () if core.get("core") else ("the agent's own processes could not be listed at its start",)
     reply, how = await _session(harness, plan, capabilities)
     harness.mode_option = reply.mode_option
@@ -73,7 +74,9 @@ async def _open(harness: Harness, plan: WakePlan, clock: Clock, began: float) ->
             reply.config_options,
             plan.checkpoint.options,
             round((clock.now() - began) * 1000),
-            (*harness.link.problems, *unlisted),
+            (*launch.problems, *unlisted),
+            launch.places,
+            launch.servers,
         ),
         _LASTING,
     )

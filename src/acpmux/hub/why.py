@@ -109,7 +109,10 @@ def _woke(body: dict[str, Any]) -> str:
     how = {"new": "began", "rehydrated": "began afresh with the stored transcript"}.get(
         body["how"], f"woke by {body['how']}"
     )
-    return f"it {how} in {body['tookMs']} ms (pid {body['pid']})" + "".join(f"; {p}" for p in body["problems"])
+    servers = [name if source == "acp" else f"{name} ({source})" for name, source in body.get("servers", ())]
+    named = f"; its MCP servers: {', '.join(servers)}" if servers else ""
+    problems = "".join(f"; {problem}" for problem in body["problems"])
+    return f"it {how} in {body['tookMs']} ms (pid {body['pid']}){named}{problems}"
 
 
 _SENTENCES: dict[Kind, Callable[[dict[str, Any]], str]] = {

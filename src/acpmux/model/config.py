@@ -11,8 +11,9 @@ class Profile:
     """How an agent is started and what is known of it. Data of `agents/data/*.toml`.
 
     `install` is what a person types to get it; `prefer_load` resumes by session/load, its replay swallowed;
-    `settle` makes the first prompt wait for the servers; `servers_up` says that servers appear only with the first
-    prompt.
+    `settle` makes the first prompt wait for the servers. `configs` are the configurations (of `census/readers.py`) in
+    which it finds servers of its own, read at its "start" or with each "session" request (`configs_at`). `core_env`
+    names variables that hold a program of the agent's core, each with an argument that program is started with.
     """
 
     name: str
@@ -27,6 +28,9 @@ class Profile:
     anatomy: tuple[CoreRule, ...] = ()
     prefer_load: bool = False
     settle: bool = False
+    configs: tuple[str, ...] = ()
+    configs_at: str = "start"
+    core_env: tuple[tuple[str, str], ...] = ()
     marker_required: bool = True
     retire_signal: str = "term"
 

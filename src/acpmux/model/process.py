@@ -75,11 +75,13 @@ class Server(NamedTuple):
 class LaunchRecord(NamedTuple):
     """The MCP servers one launch names, read once before the spawn; a config edited later never changes it.
 
-    `problems` names each source that added nothing, with the reason. `timed_out` keeps the harness up.
+    `problems` names each source that added nothing, with the reason; `places` is all that was looked at.
+    `timed_out` keeps the harness up.
     """
 
     servers: tuple[Server, ...]
     problems: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     timed_out: bool = False
 
 

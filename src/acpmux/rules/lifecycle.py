@@ -145,6 +145,8 @@ def _woke(draft: Draft, event: m.Woke) -> None:
         configOptions=_loads(event.config_options),
         options=[[option.config_id, _loads(option.value)] for option in event.options],
         problems=list(event.problems),
+        places=list(event.places),
+        servers=[list(server) for server in event.servers],
     )
     draft.set(pid=event.pid, host_pid=event.host_pid)
     for token in draft.live.wakers:

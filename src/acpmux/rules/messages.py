@@ -225,6 +225,8 @@ class Woke:
     options: tuple[ConfigOption, ...]
     took_ms: int
     problems: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    servers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ def host_survived(draft: Draft, event: HostSurvived) -> None:
     for token in draft.live.stoppers:
         draft.do(Reject(token, "host_lost", f"{event.reason}; see: acpmux ps {draft.checkpoint.name}"))
     draft.set(stoppers=(), ending=False, want=Want.NOTHING, want_all=False)
+    if draft.checkpoint.state is State.HIBERNATED and (draft.checkpoint.queue or draft.live.requests):
+        start(draft)
     turns.start_next(draft)
 
 

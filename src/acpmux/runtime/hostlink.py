@@ -122,10 +122,6 @@ class UnixHostLink(asyncio.Protocol):
     def host_pid(self) -> int:
         return int(self._told["host_pid"])
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        return tuple(str(problem) for problem in self._told.get("problems", ()))
-
     def send(self, line: bytes) -> None:
         self._send("in", line)
 

@@ -145,6 +145,8 @@ def _orders(spec: LaunchSpec, folder: Path, socket_path: Path, token: str) -> Sp
         env=dict(spec.env),
         anatomy=spec.anatomy,
         servers=spec.servers,
+        configs=spec.configs,
+        configs_at=spec.configs_at,
         marker_required=spec.marker_required,
         retire_signal=spec.retire_signal,
         daemon_pid=os.getpid(),

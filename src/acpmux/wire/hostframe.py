@@ -22,7 +22,7 @@ seen and
 
 host to daemon besides those answers:
 
-- `welcome` {version, host_pid, pid, start, problems, timed_out, state, outcome}: the answer to `hello`.
+- `welcome` {version, host_pid, pid, start, launch {problems, places, servers}, state, outcome}: the answer to `hello`.
   `state` is running, retiring, retired, ended or exited; `outcome` is the header of the answer that tells of it.
 - `out` {n} + body: one line of the harness. `n` has no gaps.
 - `exited` {code, signal, n, ended, left, stderr}: the harness exited on its own; n is its last line.
