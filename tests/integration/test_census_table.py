@@ -7,11 +7,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from acpmux.census import ps
 from acpmux.census.table import CensusError, identity_of, list_harness
-from acpmux.model.process import Harness, Identity, LaunchRecord, Listing
+from acpmux.census.verdict import judge
+from acpmux.host.signals import kill_child
+from acpmux.model.process import Clear, Harness, Held, Identity, LaunchRecord, Listing
 
 HEAD = "import os, sys, threading, time, signal, subprocess\n"
 REAPING = (
@@ -188,3 +192,118 @@ def test_storm_of_forks_gives_no_listing_rather_than_a_wrong_one() -> None:
                 assert len(list_harness(harness, os.getpid()).rows) >= 4
             except CensusError as error:
                 assert error.retry, error.reason
+
+
+SPAWN = "child = subprocess.Popen([{0}], start_new_session=True{1})\nprint('ready', flush=True)\ntime.sleep(60)"
+
+
+def spawner(*words: str, more: str = "") -> str:
+    return SPAWN.format(", ".join(map(repr, words)), more)
+
+
+@pytest.mark.parametrize("state", [signal.SIGSTOP, None])
+def test_stopped_and_running_children_hold_alike(state: signal.Signals | None) -> None:
+    with running(spawner("sleep", "50")) as harness:
+        child = next(row for row in whole(harness).rows if row.pid != harness.leader.pid)
+        if state is not None:
+            os.kill(child.pid, state)
+        assert isinstance(judge(whole(harness), harness), Held)
+
+
+def test_traced_child_is_listed() -> None:
+    traced = "import ctypes, os; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), 19)"
+    with running(spawner(sys.executable, "-c", traced)) as harness:
+        deadline = time.monotonic() + 10
+        while not [row for row in whole(harness).rows if row.state == "t"]:
+            assert time.monotonic() < deadline, whole(harness)
+        assert isinstance(judge(whole(harness), harness), Held)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become another user")
+def test_another_users_process_below_the_harness_holds_it() -> None:
+    with running(spawner("sleep", "50", more=", user=65534")) as harness:
+        assert isinstance(judge(whole(harness), harness), Held)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a pid namespace without a user namespace")
+def test_process_in_a_pid_namespace_of_its_own_is_seen_from_outside() -> None:
+    with running(spawner("unshare", "--pid", "--fork", "sleep", "50")) as harness:
+        deadline = time.monotonic() + 10
+        while not [row for row in whole(harness).rows if row.argv == (b"sleep", b"50")]:
+            assert time.monotonic() < deadline, whole(harness)
+
+
+def test_exec_loop_is_never_judged_clear() -> None:
+    """In the moment of an exec a process shows no command at all."""
+    code = "import os, sys; os.execv(sys.executable, [sys.executable, '-S', '-c', sys.argv[1], sys.argv[1]])"
+    with running(spawner(sys.executable, "-S", "-c", code, code)) as harness:
+        for _ in range(100):
+            try:
+                assert isinstance(judge(list_harness(harness, os.getpid()), harness), Held)
+            except CensusError as error:
+                assert error.retry, error.reason
+
+
+def test_hidden_proc_is_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acpmux.census.table.FIRST_PROCESS", "/proc/0/stat")
+    with running(spawner("sleep", "50")) as harness, pytest.raises(CensusError, match="hides") as raised:
+        list_harness(harness, os.getpid())
+    assert not raised.value.retry
+
+
+# ------------------------------------------------------------ ps
+
+
+def by_ps(harness: Harness) -> Listing:
+    return ps.list_harness(harness, os.getpid(), kill_child)
+
+
+def without_starts(harness: Harness) -> Harness:
+    """Where there are no start times, every one is 0."""
+    return harness._replace(leader=Identity(harness.leader.pid, 0))
+
+
+def test_ps_shows_the_tree_and_the_group_as_proc_does() -> None:
+    code = (
+        "if os.fork() == 0:\n os.setsid()\n os.fork() or time.sleep(60)\n time.sleep(60)\n"
+        "if os.fork() == 0:\n os.fork() and os._exit(0)\n time.sleep(60)\n"
+        "time.sleep(0.3)\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    with running(code) as harness:
+        ours, theirs = whole(harness), by_ps(without_starts(harness))
+        assert {row.pid for row in ours.rows} == {row.pid for row in theirs.rows}
+        assert isinstance(judge(theirs, without_starts(harness)), Held)
+        for row in ours.rows:  # one of them has another parent by now
+            os.kill(row.pid, signal.SIGKILL)
+
+
+def test_ps_of_a_harness_alone_is_clear_and_of_one_that_is_gone_an_error() -> None:
+    with running("print('ready', flush=True)\ntime.sleep(60)") as harness:
+        assert isinstance(judge(by_ps(without_starts(harness)), without_starts(harness)), Clear)
+    with pytest.raises(CensusError, match="gone"):
+        by_ps(without_starts(harness))
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 1", "failed"),
+        ("echo nonsense", "not a process"),
+        ("printf '1 0 1 S init'", "partial"),
+        ("printf '1 0 1 S \\377\\n'", "not UTF-8"),
+        ("sleep 60", "too long"),
+        ("yes '1 0 1 S x'", "over"),
+        ("true", "partial"),
+    ],
+)
+def test_ps_that_is_not_whole_is_no_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    fake = tmp_path / "ps"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(ps, "BUDGET_S", 0.5 if why == "too long" else 10.0)
+    harness = Harness(Identity(os.getpid(), 0), 0, (), None, LaunchRecord(()), frozenset())
+    with pytest.raises(CensusError, match=why):
+        by_ps(harness)

@@ -17,6 +17,7 @@ WINDOW_FROZEN_S = 0.030  # the same while it is stopped: nothing stays frozen fo
 MAX_ARGV_BYTES = 4 * 1024 * 1024  # the kernel's own limit for one exec is 2 MiB by default
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
 MARKER = b"ACPMUX_MCP="
+FIRST_PROCESS = "/proc/1/stat"  # root's on nearly every machine, so the first to be hidden
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -103,8 +104,11 @@ def _collect(harness: Harness, host_pid: int) -> dict[int, Stat]:
     """One pass: group members first, then the trees, the leader's and the host's own children last."""
     roots = _group_members(harness)
     found: dict[int, Stat] = {}
+    missing: list[int] = []
     for pid in [*roots, harness.leader.pid, host_pid]:
-        _walk(pid, found)
+        _walk(pid, found, missing)
+    if missing:  # it ended this moment, or it is somebody else's and hidden from us
+        raise CensusError(f"process {missing[0]} is listed but can't be looked at", retry=True)
     leader = found.get(harness.leader.pid)
     if leader is None or leader.start != harness.leader.start:
         raise CensusError("the agent's first process is gone")
@@ -116,6 +120,7 @@ def _collect(harness: Harness, host_pid: int) -> dict[int, Stat]:
 
 def _group_members(harness: Harness) -> list[int]:
     """Every pid in the harness's own process group, also one whose parent is somebody else by now."""
+    _check_not_hidden()
     if harness.pgid <= 1 or harness.pgid in {_pgid(pid) for pid in harness.own_pids}:
         return []
     try:
@@ -132,7 +137,17 @@ def _pgid(pid: int) -> int:
         return -1
 
 
-def _walk(pid: int, found: dict[int, Stat]) -> None:
+def _check_not_hidden() -> None:
+    """Raises: CensusError where /proc shows a user only their own processes (hidepid, proc(5))."""
+    try:
+        with open(FIRST_PROCESS, "rb", buffering=0):
+            return
+    except OSError:
+        raise CensusError("/proc hides the processes of other users (its hidepid option)") from None
+
+
+def _walk(pid: int, found: dict[int, Stat], missing: list[int]) -> None:
+    """Adds a process and all below it; children that can't be found are `missing`."""
     pending = [pid]
     while pending:
         current = pending.pop()
@@ -140,6 +155,8 @@ def _walk(pid: int, found: dict[int, Stat]) -> None:
             continue
         stat = read_stat(current)
         if stat is None:
+            if current != pid:
+                missing.append(current)
             continue
         found[current] = stat
         pending += children(current)
@@ -307,7 +324,7 @@ def best_effort(host_pid: int) -> list[Row]:
     """Every process below the host that can be read now. For endings that need identities and no certainty."""
     found: dict[int, Stat] = {}
     try:
-        _walk(host_pid, found)
+        _walk(host_pid, found, [])
     except CensusError:
         pass
     found.pop(host_pid, None)

@@ -110,7 +110,7 @@ class _Judgement:
         """
         chain: list[int] = []
         current = self._rows[self._harness.leader.pid]
-        while is_launcher(current.argv) or (
+        while is_launcher(words_of(current)) or (
             chain and _base(current.argv[0]) == b"sh" and current.argv[1:2] == (b"-c",)
         ):
             born = [
@@ -191,14 +191,20 @@ def is_launcher(argv: tuple[bytes, ...]) -> bool:
 
 def is_core(row: Row, rule: CoreRule) -> bool:
     """True when the row shows this step of an anatomy."""
-    if not row.argv or _base(row.argv[0]) != rule.program.encode():
+    argv = words_of(row)
+    if not argv or _base(argv[0]) != rule.program.encode():
         return False
     if rule.script is not None:
-        script = row.argv[1] if len(row.argv) > 1 else b""
+        script = argv[1] if len(argv) > 1 else b""
         wanted = rule.script.encode()
         if script != wanted and not script.endswith(b"/" + wanted.removeprefix(b"/")):
             return False
-    return rule.argument is None or rule.argument.encode() in row.argv[1:]
+    return rule.argument is None or rule.argument.encode() in argv[1:]
+
+
+def words_of(row: Row) -> tuple[bytes, ...]:
+    """Its command line; that of a text listing cut at the blanks."""
+    return row.argv if row.exact else tuple(row.argv[0].split()) if row.argv else ()
 
 
 def _base(path: bytes) -> bytes:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from acpmux.census import table
+from acpmux.census.listing import list_harness
 from acpmux.census.tree import below
 from acpmux.census.verdict import command_text
 from acpmux.host import retire
 from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
 from acpmux.host.settle import Settle
-from acpmux.host.signals import open_targets_of, send, send_group
+from acpmux.host.signals import kill_child, open_targets_of, send, send_group
 from acpmux.model.process import Identity, Judged, Role, Row, Unknown
 from acpmux.wire.hostframe import Frame
 
@@ -80,7 +81,7 @@ class Duties:
     def _core(self, request: int, limit: Any) -> None:
         """MarkCore: what is there when `initialize` was answered."""
         try:
-            listing = table.list_harness(self._host.harness, os.getpid(), with_adopted=False)
+            listing = list_harness(self._host.harness, os.getpid(), kill_child, with_adopted=False)
         except table.CensusError as error:
             if error.retry and self._host.timers.left(limit) > 0:
                 self._host.timers.after(CORE_POLL_S, lambda: self._core(request, limit))
@@ -215,7 +216,7 @@ class Duties:
     def _tree(self) -> tuple[list[Row], list[Row]]:
         """The tree and what left it, as whole as can be had: a stop needs no certainty, only identities."""
         try:
-            listing = table.list_harness(self._host.harness, os.getpid(), with_adopted=False)
+            listing = list_harness(self._host.harness, os.getpid(), kill_child, with_adopted=False)
             return list(listing.rows), list(listing.adopted)
         except table.CensusError:
             rows = table.best_effort(os.getpid())

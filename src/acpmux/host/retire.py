@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 
 from acpmux.census import table
 from acpmux.census.identity import Shown
+from acpmux.census.listing import list_harness
 from acpmux.census.verdict import judge
 from acpmux.host.ending import open_targets
-from acpmux.host.signals import Target, send
+from acpmux.host.signals import Target, kill_child, send
 from acpmux.model.process import Blocker, Clear, Harness, Held, Identity, Judged, Role, Unknown, Verdict
 
 STOP_S = 0.050  # real agents stop in 0.1 to 0.3 ms; one that is busy starting a child can take 38 ms
@@ -149,7 +150,7 @@ def _close(targets: list[Target]) -> None:
 def census(harness: Harness, host_pid: int, frozen: bool, forms: dict[str, Shown]) -> Verdict:
     """One look, judged; a listing that is not whole is Unknown."""
     try:
-        listing = table.list_harness(harness, host_pid, frozen)
+        listing = list_harness(harness, host_pid, kill_child, frozen)
     except table.CensusError as error:
         return Unknown(error.reason, error.retry)
     return judge(listing, harness, forms)
