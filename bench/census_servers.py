@@ -261,9 +261,10 @@ def settled(acpmux: Acpmux) -> list[dict[str, Any]]:
     """The processes once they have not changed for a while."""
     until, quiet, last = time.monotonic() + SETTLE_S, time.monotonic() + QUIET_S, set[int]()
     while True:
-        rows = acpmux.json("ps", "s")["processes"]
+        told = acpmux.json("ps", "s")
+        rows = told["processes"]
         pids = {row["pid"] for row in rows}
-        if pids != last:
+        if pids != last or not told["whole"]:
             last, quiet = pids, time.monotonic() + QUIET_S
         if time.monotonic() > min(until, quiet):
             return rows

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 
 import pytest
@@ -125,6 +126,21 @@ def test_work_that_left_the_tree_but_would_die_of_the_agents_end_holds_it(produc
     pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "tie": tie}))
     assert "still holds a pipe" in product.fails("hibernate", "s")
     assert runs(pid)
+    end(pid)
+
+
+def test_ps_shows_the_ports_that_are_listened_on(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    code = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1]); time.sleep(300)"
+    pid = pid_said(product.steps("s", {"do": "spawn", "command": [sys.executable, "-c", code]}))
+    wait_for(
+        lambda: [row["ports"] for row in product.json("ps", "s")["processes"] if row["pid"] == pid] > [[]], "a port"
+    )
+    (port,) = next(row["ports"] for row in product.json("ps", "s")["processes"] if row["pid"] == pid)
+    with socket.create_connection(("127.0.0.1", port)):
+        pass
+    assert f" {port} " in product.ok("ps", "s")
     end(pid)
 
 

@@ -41,7 +41,7 @@ BANS: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("model", (*PURE, "os"), ()),
     ("rules", (*PURE, "os", "acpmux.wire"), ()),
     ("wire", (*PURE, "acpmux.rules"), ()),
-    ("census", (*PURE, "acpmux"), ("census.table", "census.launch", "census.peers", "census.ps")),
+    ("census", (*PURE, "acpmux"), ("census.table", "census.launch", "census.peers", "census.ps", "census.sockets")),
     ("hub", ("acpmux.runtime", "acpmux.store", "acpmux.host", "acpmux.server", "sqlite3", "os", "time"), ()),
     ("cli", ("acpmux.hub", "acpmux.store", "acpmux.runtime", "acpmux.host", "acpmux.server", "asyncio", "textual"), ()),
     ("client", ("asyncio", "acpmux.hub", "acpmux.runtime"), ()),

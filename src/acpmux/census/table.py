@@ -289,7 +289,7 @@ def rss_bytes(pid: int) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
-def told(row: Row, role: Role, server: str | None = None) -> dict[str, object]:
+def told(row: Row, role: Role, server: str | None = None, ports: list[int] | None = None) -> dict[str, object]:
     """One process as `acpmux ps` shows it: a row of `_acpmux/census`."""
     return {
         "pid": row.pid,
@@ -300,6 +300,7 @@ def told(row: Row, role: Role, server: str | None = None) -> dict[str, object]:
         "server": server,
         "rssBytes": rss_bytes(row.pid),
         "startedAtMs": started_at_ms(row.start),
+        "ports": ports or [],
     }
 
 

@@ -33,11 +33,10 @@ def judge(listing: Listing, harness: Harness, forms: dict[str, Shown] | None = N
     leader = rows.get(harness.leader.pid)
     if leader is None or leader.start != harness.leader.start or leader.zombie:
         return Unknown("the agent's first process is not among the living")
-    if harness.launch is not None and harness.launch.timed_out:
-        return Unknown(
-            harness.launch.problems[0] if harness.launch.problems else "its configuration was not read in time"
-        )
     judged = _Judgement(listing, harness, forms or {}).all()
+    if harness.launch is not None and harness.launch.timed_out:
+        reason = harness.launch.problems[0] if harness.launch.problems else "its configuration was not read in time"
+        return Unknown(reason, judged=judged)
     blockers = tuple(_blocker(one, listing) for one in judged if one.role is Role.OTHER)
     if blockers:
         return Held(judged, blockers)

@@ -66,13 +66,14 @@ def _table(name: str, told: dict[str, Any]) -> None:
             row["server"] or "-",
             megabytes(row["rssBytes"]),
             span(-(seconds_from_now(row["startedAt"]) or 0.0)),
+            ",".join(str(port) for port in row.get("ports") or ()) or "-",
             " ".join(part for part in row["argv"] if part)[:90],
         )
         for row in rows
     ]
     click.echo(paint(name, "bold"))
     columns(
-        ("PID", "VERDICT", "SERVER", "MEMORY", "AGE", "COMMAND"),
+        ("PID", "VERDICT", "SERVER", "MEMORY", "AGE", "PORTS", "COMMAND"),
         table,
         {1: lambda cell: paint(cell, _VERDICTS.get(cell.strip(), "bold"))},
     )

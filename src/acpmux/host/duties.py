@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from acpmux.census import table
 from acpmux.census.listing import list_harness
+from acpmux.census.sockets import listening
 from acpmux.census.tree import below
-from acpmux.census.verdict import command_text
+from acpmux.census.verdict import command_text, judge
 from acpmux.host import retire
 from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
 from acpmux.host.settle import Settle
 from acpmux.host.signals import kill_child, open_targets_of, send, send_group
-from acpmux.model.process import Identity, Judged, Role, Row, Unknown
+from acpmux.model.process import Identity, Judged, Listing, Role, Row, Unknown
 from acpmux.wire.hostframe import Frame
 
 if TYPE_CHECKING:
@@ -95,14 +96,21 @@ class Duties:
 
     def _census(self, request: int) -> None:
         verdict = self._host.verdict()
-        judged = retire.known_of(verdict)
-        self.know(judged)
+        self.know(retire.known_of(verdict))
         unknown = verdict.reason if isinstance(verdict, Unknown) else None
+        judged = verdict.judged or self._glimpse()
         blockers = [list(b) for b in getattr(verdict, "blockers", ())]
-        rows = [table.told(one.row, one.role, one.server) for one in judged]
+        ports = listening([one.row.pid for one in judged])
+        rows = [table.told(one.row, one.role, one.server, ports.get(one.row.pid)) for one in judged]
         self._host.answer(
             "census", id=request, whole=unknown is None, unknown=unknown, blockers=blockers, processes=rows
         )
+
+    def _glimpse(self) -> tuple[Judged, ...]:
+        """What can be seen of a table that would not hold still: to be shown, never to be acted on."""
+        rows, adopted = self._tree()
+        verdict = judge(Listing(tuple(rows), tuple(adopted)), self._host.harness, self._host.launch.forms)
+        return verdict.judged
 
     # ------------------------------------------------------------ retirement
 

@@ -159,10 +159,11 @@ class Held(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """The listing is not whole, so nothing is known: it stays up. `retry` when the doubt passes by itself."""
+    """Nothing is known: it stays up. `retry` when the doubt passes by itself. `judged` is only to be shown."""
 
     reason: str
     retry: bool = False
+    judged: tuple[Judged, ...] = ()
 
 
 Verdict = Clear | Held | Unknown

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acpmux.census import table
+from acpmux.census.sockets import listening
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.host import record
 from acpmux.host.spec import Spec, encode
@@ -64,7 +65,7 @@ class UnixHostLauncher:
 
     async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
         item = f"ACPMUX_SESSION_ID={session_id}".encode()
-        return await asyncio.to_thread(lambda: [table.told(row, Role.LEFT_RUNNING) for row in table.carriers(item)])
+        return await asyncio.to_thread(_left_running, item)
 
     async def end_left(self, session_id: SessionId) -> list[Any]:
         return await orphans.end_left(session_id)
@@ -109,6 +110,12 @@ class UnixHostLauncher:
             os.close(fd)
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def _left_running(item: bytes) -> list[Mapping[str, Any]]:
+    rows = table.carriers(item)
+    ports = listening([row.pid for row in rows])
+    return [table.told(row, Role.LEFT_RUNNING, ports=ports.get(row.pid)) for row in rows]
 
 
 async def _clear(folder: Path) -> None:

@@ -127,7 +127,8 @@ def test_without_a_launch_record_it_ends_only_with_nothing_under_it() -> None:
 
 def test_config_read_that_ran_out_of_time_is_unknown() -> None:
     late = LaunchRecord((TIME,), ("too late",), timed_out=True)
-    assert judge(Listing((LEADER,)), harness(launch=late)) == Unknown("too late")
+    verdict = judge(Listing((LEADER,)), harness(launch=late))
+    assert isinstance(verdict, Unknown) and verdict.reason == "too late" and not verdict.retry
 
 
 @pytest.mark.parametrize(
