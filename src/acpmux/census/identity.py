@@ -31,21 +31,27 @@ class Resolved(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Every form one server can show: whole command lines, arguments under a listed interpreter, and titles."""
+    """Every form one server can show.
+
+    `lines` are whole command lines; `scripts` what stands behind any listed interpreter; `programs` begin with the base
+    name of an interpreter that may lie anywhere, since version managers put a stand-in in front of it; and `titles`.
+    """
 
     lines: tuple[tuple[str, ...], ...]
     scripts: tuple[tuple[str, ...], ...]
+    programs: tuple[tuple[str, ...], ...]
     titles: tuple[str, ...]
 
 
 Look = Callable[[str], Resolved]
-NOTHING = Shown((), (), ())
+NOTHING = Shown((), (), (), ())
 
 
 def shown(command: str, args: Sequence[str], look: Look) -> Shown:
     """The forms of a server that is configured as this command with these arguments."""
     lines: dict[tuple[str, ...], None] = {}
     scripts: dict[tuple[str, ...], None] = {}
+    programs: dict[tuple[str, ...], None] = {}
     titles: dict[str, None] = {}
     for name, rest in _readings(command, tuple(args)):
         if not name or (_is_interpreter(name) and not rest):
@@ -58,13 +64,15 @@ def shown(command: str, args: Sequence[str], look: Look) -> Shown:
             if found.shebang:
                 lines[(*found.shebang, found.path, *rest)] = None
         base = _base(name)
+        if _is_interpreter(name):
+            programs[(base, *rest)] = None
         for title in _npm_titles(base, rest):
             titles[title] = None
         if base == "uvx":  # it becomes the uv that lies beside it
             for path in (found.path, found.real):
                 if path is not None:
                     lines[(path.removesuffix("uvx") + "uv", "tool", "uvx", *rest)] = None
-    return Shown(tuple(lines), tuple(scripts), tuple(titles))
+    return Shown(tuple(lines), tuple(scripts), tuple(programs), tuple(titles))
 
 
 def matches(row: Row, forms: Shown) -> bool:
@@ -74,7 +82,9 @@ def matches(row: Row, forms: Shown) -> bool:
     if not row.exact:
         return _text_matches(row.argv[0].decode("utf-8", "replace"), forms)
     argv = tuple(word.decode("utf-8", "surrogateescape") for word in row.argv)
-    if argv in forms.lines or (argv[1:] in forms.scripts and _is_interpreter(argv[0])):
+    if argv in forms.lines or (_base(argv[0]), *argv[1:]) in forms.programs:
+        return True
+    if argv[1:] in forms.scripts and _is_interpreter(argv[0]):
         return True
     # programs that set a title leave the rest of their argument area as empty strings
     return argv[0] in forms.titles and not any(argv[1:])
@@ -84,8 +94,10 @@ def _text_matches(text: str, forms: Shown) -> bool:
     """For a listing that joins words by blanks: only forms without an empty or blank-holding word can be told apart."""
     if any(text == " ".join(line) for line in forms.lines if _tellable(line)):
         return True
-    interpreter, _, rest = text.partition(" ")
-    if _is_interpreter(interpreter) and any(rest == " ".join(s) for s in forms.scripts if _tellable(s)):
+    program, _, rest = text.partition(" ")
+    if any(f"{_base(program)} {rest}" == " ".join(line) for line in forms.programs if _tellable(line)):
+        return True
+    if _is_interpreter(program) and any(rest == " ".join(script) for script in forms.scripts if _tellable(script)):
         return True
     return text.rstrip(" ") in forms.titles
 

@@ -99,10 +99,14 @@ def _decode(data: bytes) -> Launch:
     told: dict[str, Any] = json.loads(data)
     servers = tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told["servers"])
     forms = {
-        name: Shown(tuple(tuple(line) for line in lines), tuple(tuple(s) for s in scripts), tuple(titles))
-        for name, (lines, scripts, titles) in told["forms"].items()
+        name: Shown(_lines(lines), _lines(scripts), _lines(programs), tuple(titles))
+        for name, (lines, scripts, programs, titles) in told["forms"].items()
     }
     return Launch(LaunchRecord(servers, tuple(told["problems"]), tuple(told["places"])), forms)
+
+
+def _lines(told: list[list[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(line) for line in told)
 
 
 def _gather(reader: int, until: float) -> bytes | None:

@@ -25,6 +25,7 @@ def forms(*words: str) -> Shown:
 KNOWN: list[tuple[tuple[str, ...], tuple[bytes, ...]]] = [
     (("node", "/p/i.js"), (b"node", b"/p/i.js")),
     (("node", "/p/i.js"), (b"/usr/bin/node", b"/p/i.js")),
+    (("python3", "/p/s.py"), (b"/home/u/.pyenv/versions/3.11.7/bin/python3", b"/p/s.py")),
     (("node", "/p/a b.js", ""), (b"node", b"/p/a b.js", b"")),
     (("mcp-time", "-x"), (b"/v/bin/mcp-time", b"-x")),
     (("mcp-time", "-x"), (b"/v/bin/python3", b"/v/bin/mcp-time", b"-x")),
@@ -72,7 +73,9 @@ def test_every_form_a_server_can_show_is_known(configured: tuple[str, ...], argv
         (("bash", "-c", "exec python3"), (b"python3",)),
         (("node", "/p/i.js"), (b"node", b"/p/i.js", b"--more")),
         (("node", "/p/i.js"), (b"node", b"/p/i.js", b"")),
-        (("node", "/p/i.js"), (b"/other/node", b"/p/i.js")),
+        (("node", "/p/i.js"), (b"/other/bun", b"/p/i.js")),
+        (("node", "/p/i.js"), (b"/other/node", b"/p/i.js", b"")),
+        (("/opt/server", "x"), (b"/other/server", b"x")),
         (("npx", "-y", "a b"), (b"npm exec a b",)),
         (("npx", "-y", "x", ""), (b"npm exec x ",)),
         (("npx", "--unknown", "x"), (b"npm exec x",)),
