@@ -192,7 +192,9 @@ def _codex(home: Path, named: Servers) -> Mapping[str, str]:
 
 def _gemini(home: Path, named: Servers) -> Mapping[str, str]:
     (home / ".gemini").mkdir()
-    told = {"mcpServers": named, "security": {"auth": {"selectedType": "gemini-api-key"}}}
+    # in a folder it does not trust, it starts no servers at all
+    security = {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}}
+    told = {"mcpServers": named, "security": security}
     (home / ".gemini/settings.json").write_text(json.dumps(told))
     return {"HOME": str(home), "GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
 

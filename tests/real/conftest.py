@@ -40,6 +40,17 @@ class Acpmux:
         with Connection(str(self.home / "acpmux.sock")) as connection:
             return connection.request(method, params, COMMAND_BUDGET_S)
 
+    def wait_for_servers(self, name: str, wanted: set[str], budget_s: float = 60.0) -> None:
+        """Waits until these servers run and nobody is there who is neither the agent's nor a server's."""
+        until = time.monotonic() + budget_s
+        while time.monotonic() < until:
+            rows = self.json("ps", name)["processes"]
+            there = {row["server"] for row in rows if row["verdict"] == "under-server" or row["server"] == "time"}
+            if there >= wanted and not [row for row in rows if row["verdict"] == "other"]:
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"{wanted} were not all there: {self('ps', name)}")
+
     def until(self, name: str, status: str, budget_s: float = 60.0) -> float:
         """Waits for a status and returns how many seconds that took."""
         began = time.monotonic()

@@ -19,6 +19,8 @@ PACKAGES = {
     "zed-codex": ["@zed-industries/codex-acp@0.16.0"],
     "codex": ["@agentclientprotocol/codex-acp@2.6.0"],
     "claude": ["@agentclientprotocol/claude-agent-acp@0.101.0"],
+    "gemini": ["@google/gemini-cli@0.61.0"],
+    "opencode": ["opencode-ai@1.18.33"],
 }
 PYTHON_PACKAGES = ["mcp-server-time", "uv"]
 FILESYSTEM_SERVER = "@modelcontextprotocol/server-filesystem"
