@@ -165,6 +165,8 @@ class Bench:
         """What the retirement did, and what became of the work."""
         line = command.replace("PORT", str(port)).replace("HANGS", str(port))
         line = line.replace("SERVER", f"mcp-server-filesystem {self.work}")
+        if any(word in line for word in ("vite", "webpack", "uvicorn", "nodemon", "typescript", "mcp-server")):
+            line = f"export PATH={self.acpmux.env['PATH']}; {line}"  # a login shell has set its own
         self.acpmux("send", "s", f"{PROMPTS[self._agent.name]}: {line}")
         steady = self.steady()
         if not steady:
