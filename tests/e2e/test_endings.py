@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from acpmux.client import Connection
-from kit.product import Product, pid_said, runs, wait_for
+from kit.product import SCRIPTED, Product, pid_said, runs, wait_for
 
 SLEEPER = ["sleep", "300"]
 DEAF = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(300)"]
@@ -65,6 +66,23 @@ def test_row_2_child_in_the_same_group_or_in_a_session_of_its_own_refuses(produc
     pid = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER, "session": own_session}))
     assert f"pid {pid}" in product.fails("hibernate", "s")
     assert runs(pid) and product.status("s") == "ready"
+
+
+@pytest.mark.parametrize("how", ["by the agent", "by a wrapper's background job"])
+def test_row_2_stranger_that_was_there_at_birth_is_no_part_of_the_agent(product: Product, how: str) -> None:
+    """What an agent starts before it answers `initialize` is part of it only above a recognised server."""
+    agent = [sys.executable, SCRIPTED, str(product.folder / "born.json")]
+    if how == "by the agent":
+        steps = {"start": [{"do": "spawn", "command": SLEEPER, "session": False, "quiet": True}]}
+        product.agent("born", **steps)
+    else:
+        product.agent("born", command=["sh", "-c", f"{' '.join(SLEEPER)} & exec {shlex.join(agent)}"])
+        (product.folder / "born.json").write_text("{}")
+    product.ok("new", "-a", "born", "-n", "s")
+    rows = {row["verdict"]: row["pid"] for row in product.json("ps", "s")["processes"]}
+    assert set(rows) == {"harness", "other"}
+    assert f"pid {rows['other']}" in product.fails("hibernate", "s")
+    assert runs(rows["other"])
 
 
 def test_row_2_group_member_with_another_parent_refuses(product: Product) -> None:

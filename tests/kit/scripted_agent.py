@@ -205,14 +205,17 @@ class ScriptedAgent:
         with open(path):
             pass
 
-    def do_spawn(self, command: list[str], session: bool = True, env: dict[str, str] | None = None) -> None:
+    def do_spawn(
+        self, command: list[str], session: bool = True, env: dict[str, str] | None = None, quiet: bool = False
+    ) -> None:
         """A child as agents start commands: in a session of its own, its pid said."""
         child = subprocess.Popen(
             command, start_new_session=session, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=os.environ | (env or {}),
         )  # fmt: skip
         self.children.append(child)
-        self.do_say(f"pid {child.pid}")
+        if not quiet:
+            self.do_say(f"pid {child.pid}")
 
     def do_detach(self, command: list[str], tie: str = "") -> None:
         """Work that leaves the tree: a double fork into a session of its own. With a `tie` (pipe, socket, terminal) its

@@ -21,6 +21,7 @@ PACKAGES = {
     "claude": ["@agentclientprotocol/claude-agent-acp@0.101.0"],
     "gemini": ["@google/gemini-cli@0.61.0"],
     "opencode": ["opencode-ai@1.18.33"],
+    "runtimes": ["bun@1", "deno@2"],
 }
 PYTHON_PACKAGES = ["mcp-server-time", "uv"]
 FILESYSTEM_SERVER = "@modelcontextprotocol/server-filesystem"

@@ -1,4 +1,4 @@
-"""Each form here was seen of the real program: `tests/integration/test_identity_forms.py` starts those that are on the machine."""
+"""Each form here was seen of the real program: `tests/real/test_identity_forms.py` starts them."""
 
 import pytest
 
