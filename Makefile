@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c '
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-real bench format clean
+.PHONY: demo test test-real bench bench-census format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/acpmux demo
@@ -22,6 +22,14 @@ test-real: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python bench/run.py
+
+# half an hour or more: real servers under real agents, work of all kinds, the race, the cost
+bench-census: $(VENV)/installed-dev
+	$(BIN)/python bench/census_servers.py
+	for load in 0 100 1000; do $(BIN)/python bench/census_others.py --load $$load || exit 1; done
+	$(BIN)/python bench/retire_race.py --tries 4000 --at-once 3
+	$(BIN)/python bench/retire_race.py --tries 1000 --load 1000
+	$(BIN)/python bench/census_cost.py
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix src tests bench
