@@ -176,17 +176,13 @@ import("node:readline").then(({ createInterface }) => createInterface({ input: p
 
 def _claude(home: Path, named: Servers) -> Mapping[str, str]:
     env = agents.AGENTS[2].set_up(home, _NoModel())
-    (Path(env["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps({"mcpServers": named}))
+    agents.name_claude_servers(env, named)
     return env
 
 
 def _codex(home: Path, named: Servers) -> Mapping[str, str]:
     env = agents.AGENTS[0].set_up(home, _NoModel())
-    with open(Path(env["CODEX_HOME"]) / "config.toml", "a") as file:
-        for name, server in named.items():
-            file.write(f"[mcp_servers.{name}]\nstartup_timeout_sec = 60\ncommand = {json.dumps(server['command'])}\n")
-            file.write(f"args = {json.dumps(server['args'])}\n[mcp_servers.{name}.env]\n")
-            file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in server["env"].items())
+    agents.name_codex_servers(env, named)
     return env
 
 

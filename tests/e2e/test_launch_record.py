@@ -72,6 +72,14 @@ def test_servers_command_with_the_mark_of_a_tool_is_no_server(claude_like: Produ
     assert runs(tool)
 
 
+def test_servers_command_in_a_session_of_its_own_is_a_tools(claude_like: Product) -> None:
+    write(claude_like, clock=CLOCK)
+    new(claude_like)
+    tool = pid_said(claude_like.steps("s", {"do": "spawn", "command": CLOCK}))
+    assert f"pid {tool}" in claude_like.fails("hibernate", "s")
+    assert runs(tool)
+
+
 def test_servers_command_one_level_deeper_is_no_server(claude_like: Product) -> None:
     write(claude_like, clock=CLOCK)
     new(claude_like)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from real import install, model_servers
 from real.model_servers import ModelServer
@@ -23,6 +24,7 @@ class RealAgent:
     mode: str
     free_mode: str
     mode_told: str  # what `ModelServer.mode` reads while `mode` holds
+    name_servers: Callable[[Mapping[str, str], Mapping[str, dict[str, Any]]], None]  # into its own configuration
 
 
 def _codex_home(folder: Path, model: ModelServer) -> Mapping[str, str]:
@@ -50,6 +52,18 @@ def _claude_home(folder: Path, model: ModelServer) -> Mapping[str, str]:
     }
 
 
+def name_codex_servers(env: Mapping[str, str], servers: Mapping[str, dict[str, Any]]) -> None:
+    with open(Path(env["CODEX_HOME"]) / "config.toml", "a") as file:
+        for name, server in servers.items():
+            file.write(f"[mcp_servers.{name}]\nstartup_timeout_sec = 60\ncommand = {json.dumps(server['command'])}\n")
+            file.write(f"args = {json.dumps(server['args'])}\n[mcp_servers.{name}.env]\n")
+            file.writelines(f"{key} = {json.dumps(value)}\n" for key, value in server.get("env", {}).items())
+
+
+def name_claude_servers(env: Mapping[str, str], servers: Mapping[str, dict[str, Any]]) -> None:
+    (Path(env["CLAUDE_CONFIG_DIR"]) / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
+
+
 def _server_command(port: int) -> str:
     return f"python3 -m http.server {port} --bind 127.0.0.1"
 
@@ -65,6 +79,7 @@ AGENTS = (
         mode="read-only",
         free_mode="full-access",
         mode_told="read-only",
+        name_servers=name_codex_servers,
     ),
     RealAgent(
         "codex",
@@ -76,6 +91,7 @@ AGENTS = (
         mode="read-only",
         free_mode="agent-full-access",
         mode_told="read-only",
+        name_servers=name_codex_servers,
     ),
     RealAgent(
         "claude",
@@ -87,6 +103,7 @@ AGENTS = (
         mode="plan",
         free_mode="default",
         mode_told="plan",
+        name_servers=name_claude_servers,
     ),
 )
 

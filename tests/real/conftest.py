@@ -24,6 +24,7 @@ class Acpmux:
     def __init__(self, env: Mapping[str, str], home: Path) -> None:
         self.env = dict(env) | {"ACPMUX_HOME": str(home)}
         self.home = home
+        self.agent_env: Mapping[str, str] = {}
 
     def __call__(self, *args: str, code: int = 0) -> str:
         done = subprocess.run([ACPMUX, *args], env=self.env, capture_output=True, text=True, timeout=COMMAND_BUDGET_S)
@@ -87,7 +88,9 @@ def acpmux(agent: RealAgent, model: ModelServer, tmp_path: Path) -> Iterator[Acp
         f'[idle]\nafter = "{IDLE_S:g}s"\n[agents.{agent.name}]\ncommand = {json.dumps(list(agent.command()))}\n'
         f'profile = "{agent.profile}"\n'
     )
-    command = Acpmux(environment(agent.set_up(tmp_path, model)), home)
+    own = agent.set_up(tmp_path, model)
+    command = Acpmux(environment(own), home)
+    command.agent_env = own
     yield command
     command("daemon", "shutdown", "--end-agents", "--all")
 

@@ -97,7 +97,8 @@ class _Judgement:
             for child in self._children.get(pending.pop(), ()):
                 if child.pid in core or child.tool or child.marker is not None:
                     continue
-                if any(is_core(child, rule) for rule in self._harness.anatomy):
+                same = self._same_session(child)
+                if any((same or rule.own) and is_core(child, rule) for rule in self._harness.anatomy):
                     core.add(child.pid)
                     pending.append(child.pid)
         return core
@@ -165,9 +166,16 @@ class _Judgement:
             if server.marker is not None and row.marker == server.marker and not self._marker_leaked(server.marker):
                 return server
             by_line = server.marker is None or not self._harness.marker_required
-            if by_line and matches(row, self._forms.get(server.name, NOTHING)):
+            if by_line and self._same_session(row) and matches(row, self._forms.get(server.name, NOTHING)):
                 return server
         return None
+
+    def _same_session(self, row: Row) -> bool:
+        """Agents run each command of their shell tool in an OS session of its own (setsid(2)), and no part of theirs.
+
+        So a command with a server's exact command line, or with the agent's own, is not taken for one.
+        """
+        return row.sid == self._rows[self._harness.leader.pid].sid
 
     def _marker_leaked(self, marker: str) -> bool:
         """A harness that carries a server's marker itself hands it to everything it starts: then it proves nothing."""

@@ -1,5 +1,6 @@
 import pytest
 
+from acpmux.census.identity import Shown
 from acpmux.census.verdict import command_text, is_launcher, judge
 from acpmux.model.process import (
     Clear,
@@ -88,6 +89,20 @@ def test_core_by_anatomy_holds_servers_of_its_own() -> None:
 def test_core_by_anatomy_counts_only_as_a_direct_child_of_core() -> None:
     rows = (LEADER, row(11, 10, "bash"), row(12, 11, "claude"))
     assert isinstance(judge(Listing(rows), harness(CoreRule("claude"))), Held)
+
+
+def test_agents_own_command_in_a_session_of_its_own_is_a_tools() -> None:
+    nested = row(11, 10, "claude")._replace(sid=11)
+    assert isinstance(judge(Listing((LEADER, nested)), harness(CoreRule("claude"))), Held)
+    assert isinstance(judge(Listing((LEADER, nested)), harness(CoreRule("claude", own=True))), Clear)
+
+
+def test_server_known_by_its_line_alone_must_be_in_the_agents_session() -> None:
+    named = LaunchRecord((Server("time", "mcp-server-time", (), None, "config"),))
+    forms = {"time": Shown((("mcp-server-time",),), (), (), ())}
+    server = row(11, 10, "mcp-server-time")
+    assert isinstance(judge(Listing((LEADER, server)), harness(launch=named), forms), Clear)
+    assert isinstance(judge(Listing((LEADER, server._replace(sid=11))), harness(launch=named), forms), Held)
 
 
 def test_core_by_birth_needs_a_server_below_it() -> None:
