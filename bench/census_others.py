@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ JS_TOOLS = (
 PYTHON_TOOLS = ("uvicorn", "watchfiles")
 PROMPTS = {"claude": "BG", "zed-codex": "RUN", "codex": "RUN"}
 ASKED = 3  # times each session is asked to sleep
-STEADY_S = 1.0  # work that has been there for so long is there to stay
+STEADY_S = 2.5  # work that has been there for so long is there to stay
 START_S = 20.0
 QUIET_S = 40.0  # an agent's own turn, and 10 s of quiet behind it
 
@@ -153,13 +154,12 @@ class Bench:
         self._model.stop()
 
     def ours(self) -> set[Identity]:
-        """Everything of this session that is neither the agent nor its servers."""
-        own = {
-            row["pid"]
-            for row in self.acpmux.json("ps", "s")["processes"]
-            if row["verdict"] in ("harness", "server", "under-server")
-        }
-        return {row.identity for row in carriers(self._mark) if row.pid not in own}
+        """Everything of this session that is neither the agent nor its servers, also what hides its environment."""
+        rows = self.acpmux.json("ps", "s")["processes"]
+        own = {row["pid"] for row in rows if row["verdict"] in ("harness", "server", "under-server")}
+        found = {row.identity for row in carriers(self._mark) if row.pid not in own}
+        listed = (identity_of(row["pid"]) for row in rows if row["pid"] not in own)
+        return found | {identity for identity in listed if identity is not None}
 
     def try_kind(self, command: str, port: int) -> tuple[str, str]:
         """What the retirement did, and what became of the work."""
@@ -170,7 +170,7 @@ class Bench:
         self.acpmux("send", "s", f"{PROMPTS[self._agent.name]}: {line}")
         steady = self.steady()
         if not steady:
-            return "nothing was started", "-"
+            return "the agent ended it with its shell", "-"
         pids = {identity.pid for identity in steady}
         answers = [self.ask_census() for _ in range(ASKED)]
         alive = {identity for identity in steady if identity_of(identity.pid) == identity}
@@ -185,15 +185,16 @@ class Bench:
         return outcome, fate
 
     def steady(self) -> set[Identity]:
-        """The work, once none of it is new."""
-        until = time.monotonic() + START_S
+        """The work, once nothing of it is new or goes: an agent may end a shell's jobs with the shell, by itself."""
+        until, last, since = time.monotonic() + START_S, set[Identity](), time.monotonic()
         while time.monotonic() < until:
-            first = self.ours()
-            time.sleep(STEADY_S)
-            both = first & self.ours()
-            if both:
-                return both
-        return set()
+            now = self.ours()
+            if now != last:
+                last, since = now, time.monotonic()
+            if now and time.monotonic() - since > STEADY_S:
+                return now
+            time.sleep(0.3)
+        return last & self.ours()
 
     def ask_census(self) -> dict[str, object] | None:
         """The same once the agent is quiet: the end of earlier work lets some begin a turn of their own."""
@@ -244,10 +245,13 @@ def missing(command: str) -> str | None:
     return next((word for word in words if which(word, path=path) is None), None)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
 def hanging_port() -> int:
     """A port that accepts and never answers: what a client of a busy daemon sees."""
-    import socket
-
     listener = socket.create_server(("127.0.0.1", 0))
     HELD.append(listener)
     return listener.getsockname()[1]
@@ -265,9 +269,9 @@ def main() -> int:
     prepare()
     killed, rows = 0, dict[str, list[str]]()
     with noise(told.load):
-        for agent in agents.AGENTS:
-            if agent.name not in told.agents:
-                continue
+        for agent in sorted(
+            (a for a in agents.AGENTS if a.name in told.agents), key=lambda a: told.agents.index(a.name)
+        ):
             with tempfile.TemporaryDirectory(prefix="acpmux-others-") as name:
                 bench = Bench(agent, Path(name))
                 try:
@@ -275,7 +279,7 @@ def main() -> int:
                         if told.kind and kind not in told.kind:
                             continue
                         lacking = missing(command)
-                        port = hanging_port() if "HANGS" in command else 20000 + os.getpid() % 20000 + len(rows)
+                        port = hanging_port() if "HANGS" in command else free_port()
                         outcome, fate = (f"no {lacking} here", "-") if lacking else bench.try_kind(command, port)
                         rows.setdefault(kind, []).append(f"{outcome}; {fate}" if fate != "-" else outcome)
                         killed += fate.startswith("KILLED")
