@@ -48,13 +48,16 @@ def run() -> int:
         lock.release()
 
 
+async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
+    for left in await orphans.end_orphans(paths, adopted):
+        log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
+
+
 async def _serve(paths: Paths, config: configfile.Config) -> int:
     tasks = Tasks()
     store = await SqliteLog.open(paths.db)
     try:
         launcher = UnixHostLauncher(paths, tasks)
-        for left in await orphans.end_orphans(paths):
-            log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
         hub = Hub(
             Parts(
                 config,
@@ -68,7 +71,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
                 lambda profile: profiles.installed(profile, os.environ.get("PATH", os.defpath)),
             )
         )
-        await hub.recover()
+        await hub.recover(lambda adopted: _end_others(paths, adopted))
         tasks.spawn("deadlines", hub.deadlines.run())
         done = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

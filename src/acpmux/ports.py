@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from acpmux.model.ids import HostId, HostSeq, PromptId, Seq, SessionId
+from acpmux.model.ids import NO_LINE, HostId, HostSeq, PromptId, Seq, SessionId
 from acpmux.model.process import CoreRule, Identity, Server
 from acpmux.model.record import Kind, Stored
 from acpmux.model.session import Checkpoint
@@ -39,9 +39,16 @@ class Spawn(Protocol):
 class EventLog(Protocol):
     """The log of every session. One writer; a commit is durable when it returns."""
 
-    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
+    async def commit(
+        self,
+        session_id: SessionId,
+        rows: Sequence[Stored],
+        checkpoint: Checkpoint | None,
+        host_seq: HostSeq = NO_LINE,
+    ) -> None:
         """Stores rows (their seqs follow the last one without a gap) and, when given, the checkpoint, in one
-        transaction. A session's first commit brings a checkpoint.
+        transaction, with the number of the last harness's line they came of. A session's first commit brings a
+        checkpoint.
 
         Raises: StoreError; then nothing of it is stored.
         """
@@ -63,6 +70,10 @@ class EventLog(Protocol):
         """The highest seq stored, 0 for none."""
         ...
 
+    async def host_seq(self, session_id: SessionId) -> HostSeq:
+        """The number of the harness's last line that is stored, from the last commit."""
+        ...
+
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
         """Every stored session with its last seq, oldest first."""
         ...
@@ -77,7 +88,7 @@ class LaunchSpec:
     """Everything a host needs to start one harness. `env` is the whole environment and is never stored or logged.
 
     For the launch record: `servers` is what acpmux configured, `configs` whose own configurations name more.
-    `retire_signal` is "term" or "kill".
+    `retire_signal` is "term" or "kill". `direct` hosts end their harness when the daemon's link closes.
     """
 
     host_id: HostId
@@ -91,6 +102,7 @@ class LaunchSpec:
     configs_at: str = "start"
     marker_required: bool = True
     retire_signal: str = "term"
+    direct: bool = False
 
 
 class HostEvents(Protocol):
@@ -100,6 +112,10 @@ class HostEvents(Protocol):
 
     def exited(self, header: Mapping[str, Any]) -> None:
         """The harness exited on its own; the header of the `exited` frame."""
+        ...
+
+    def ended(self, header: Mapping[str, Any]) -> None:
+        """What an earlier daemon asked for has happened: the header of a `retired` or `ended` frame."""
         ...
 
     def freed(self) -> None:
@@ -123,8 +139,13 @@ class HostLink(Protocol):
     @property
     def host_pid(self) -> int: ...
 
-    def send(self, line: bytes) -> None:
-        """Queues one line for the harness, without its newline."""
+    @property
+    def retiring(self) -> bool:
+        """True where the host was past the first signal of a retirement when it was linked."""
+        ...
+
+    def send(self, line: bytes, key: str | None = None) -> None:
+        """Queues one line for the harness, without its newline. A line with a key is handed over once at most."""
         ...
 
     def ack(self, host_seq: HostSeq) -> None: ...
@@ -155,6 +176,13 @@ class HostLauncher(Protocol):
         """Starts a host: it reads the launch's MCP servers, then spawns the harness.
 
         Raises: LaunchFailed with a clear text (missing program, bad folder, a spawn that failed).
+        """
+        ...
+
+    async def adopt(self, host_id: HostId, after: HostSeq, events: HostEvents) -> HostLink | None:
+        """Links to a host of an earlier daemon: its output behind `after` follows, then how its harness ended.
+
+        None when there is none that could be adopted; then nothing of it is left.
         """
         ...
 

@@ -211,24 +211,3 @@ def test_attach_wakes_and_shows_the_stored_transcript(sleepy: Product) -> None:
     done = sleepy.run("attach", "s", "--plain", stdin="two\n")
     assert done.returncode == 0
     assert done.stdout.index("echo: one") < done.stdout.index("echo: two")
-
-
-def test_session_survives_the_daemon_and_wakes_after_its_restart(product: Product) -> None:
-    product.agent()
-    product.ok("new", "-a", "scripted", "-n", "s")
-    product.ok("send", "s", "one")
-    product.ok("daemon", "shutdown")
-    assert product.status("s") == "hibernated"
-    assert product.ok("send", "s", "two") == "echo: two\n"
-
-
-def test_killed_daemons_agents_are_ended_by_the_next_one_and_their_sessions_sleep(product: Product) -> None:
-    product.agent()
-    product.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", mcp(product))
-    pids = [row["pid"] for row in product.json("ps", "s")["processes"]]
-    os.kill(product.json("daemon", "status")["pid"], signal.SIGKILL)
-    wait_for(lambda: product.run("daemon", "status").returncode == 1, "the daemon's end")
-    assert all(runs(pid) for pid in pids)
-    assert product.status("s") == "hibernated"
-    assert not any(runs(pid) for pid in pids)
-    assert product.ok("send", "s", "two") == "echo: two\n"

@@ -57,6 +57,7 @@ class Ears:
     def exited(self, header: Mapping[str, Any]) -> None:
         self.gone.set_result(header)
 
+    def ended(self, header: Mapping[str, Any]) -> None: ...
     def freed(self) -> None:
         self.told_freed.set()
 

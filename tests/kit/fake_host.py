@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from acpmux.errors import HostLost
-from acpmux.model.ids import HostSeq, SessionId
+from acpmux.model.ids import HostId, HostSeq, SessionId
 from acpmux.model.process import Identity
 from acpmux.ports import HostEvents, LaunchSpec
 
@@ -20,6 +20,7 @@ class FakeLink:
         self.spec = spec
         self.events = events
         self.sent: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
         self.acked = 0
         self.cancelled = 0
         self.closed = False
@@ -43,9 +44,12 @@ class FakeLink:
     def update(self, **update: Any) -> None:
         self.say({"method": "session/update", "params": {"sessionId": "agent-1", "update": update}})
 
-    def send(self, line: bytes) -> None:
+    retiring = False
+
+    def send(self, line: bytes, key: str | None = None) -> None:
         told = json.loads(line)
         self.sent.append(told)
+        self.keys.append(key)
         if "id" in told and "method" in told:
             reply = self._replies(told["method"], told.get("params") or {})
             if reply is not None:
@@ -92,6 +96,7 @@ class FakeLauncher:
         self.links: list[FakeLink] = []
         self.replies = replies or usual
         self.fail: list[Exception] = []
+        self.adoptable: FakeLink | None = None
         self.left: list[Mapping[str, Any]] = []
 
     async def start(self, spec: LaunchSpec, events: HostEvents) -> FakeLink:
@@ -99,6 +104,12 @@ class FakeLauncher:
             raise self.fail.pop(0)
         self.links.append(FakeLink(spec, events, self.replies))
         return self.links[-1]
+
+    async def adopt(self, host_id: HostId, after: HostSeq, events: HostEvents) -> FakeLink | None:
+        if self.adoptable is None:
+            return None
+        self.adoptable.events = events
+        return self.adoptable
 
     async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
         return self.left

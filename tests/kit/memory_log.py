@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from acpmux.errors import StoreError
-from acpmux.model.ids import PromptId, Seq, SessionId
+from acpmux.model.ids import NO_LINE, HostSeq, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Stored
 from acpmux.model.session import Checkpoint
 
@@ -14,9 +14,16 @@ class MemoryLog:
     def __init__(self) -> None:
         self.rows: dict[SessionId, list[Stored]] = {}
         self.saved: dict[SessionId, Checkpoint] = {}
+        self.host_seqs: dict[SessionId, HostSeq] = {}
         self.fail_next = 0
 
-    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
+    async def commit(
+        self,
+        session_id: SessionId,
+        rows: Sequence[Stored],
+        checkpoint: Checkpoint | None,
+        host_seq: HostSeq = NO_LINE,
+    ) -> None:
         if self.fail_next:
             self.fail_next -= 1
             raise StoreError("the disk is full")
@@ -26,6 +33,7 @@ class MemoryLog:
         if checkpoint is None and session_id not in self.saved:
             raise StoreError("a first commit without a checkpoint")
         self.rows[session_id] = [*kept, *rows]
+        self.host_seqs[session_id] = host_seq
         if checkpoint is not None:
             self.saved[session_id] = checkpoint
 
@@ -41,6 +49,9 @@ class MemoryLog:
 
     async def last_seq(self, session_id: SessionId) -> Seq:
         return Seq(len(self.rows.get(session_id, ())))
+
+    async def host_seq(self, session_id: SessionId) -> HostSeq:
+        return self.host_seqs.get(session_id, NO_LINE)
 
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
         oldest_first = sorted(self.saved.items(), key=lambda item: (item[1].created_at_ms, item[0]))

@@ -65,16 +65,17 @@ def status_command(as_json: bool) -> None:
 @click.option("--all", "all_", is_flag=True, help="With --end-agents: work that left an agent's tree too.")
 @json_option
 def shutdown_command(end_agents: bool, all_: bool, as_json: bool) -> None:
-    """Put every session to sleep and end the daemon.
+    """End the daemon. Agents run on, turns too, and the next daemon takes them over.
 
-    Work that runs under one is in the way, and then nothing is ended.
+    With --end-agents they are ended first, whatever runs under them.
     """
     with connect(start=False) as connection:
         told = connection.request("_acpmux/shutdown", {"endAgents": end_agents, "all": all_}, SHUTDOWN_BUDGET_S)
     if as_json:
         print_json(told)
     elif not told["left"]:
-        click.echo("The daemon has ended.")
+        on = told.get("running") or 0
+        click.echo("The daemon has ended." + (f" {on} agent(s) run on, until: acpmux daemon start" if on else ""))
     else:
         for row in told["left"]:
             click.echo(f"{row['name']}: {row['reason']}")

@@ -21,6 +21,7 @@ from acpmux.wire.hostframe import Frame
 if TYPE_CHECKING:
     from acpmux.host.loop import Host
 
+KEYS = 10_000  # of lines that a later daemon might send again; a turn has a prompt and a few answers
 CORE_S = 1.0  # MarkCore waits so long for a table that holds still
 CORE_POLL_S = 0.02
 _OURS = (Role.HARNESS, Role.SERVER, Role.UNDER_SERVER)
@@ -35,6 +36,7 @@ class Duties:
         self._ending: Ending | None = None
         self._then: Callable[[], None] | None = None
         self._watched: set[int] = set()
+        self._keys: dict[str, None] = {}
         self.cancelled = False
 
     def perform(self, frame: Frame) -> None:
@@ -45,7 +47,8 @@ class Duties:
         header = frame.header
         match frame.kind:
             case "in":
-                self._host.pipes.write(frame.body)
+                if self._is_new(header.get("key")):
+                    self._host.pipes.write(frame.body)
             case "ack":
                 self._host.outbox.ack(int(header["n"]))
                 self._host.pipes.watch()
@@ -53,6 +56,17 @@ class Duties:
                 self._cancel()
             case _:
                 self._host.timers.after(0, lambda: self._later(frame.kind, header))
+
+    def _is_new(self, key: str | None) -> bool:
+        """False for a line that was handed over before, by this daemon or one that has died since."""
+        if key is None:
+            return True
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > KEYS:
+            del self._keys[next(iter(self._keys))]
+        return True
 
     def _later(self, kind: str, header: dict[str, Any]) -> None:
         match kind:

@@ -23,7 +23,7 @@ from acpmux.model.process import Harness, Verdict
 from acpmux.wire import hostframe
 
 FIRST_LINK_S = 15.0  # a daemon that started us links at once; one that never does has gone
-ALONE_S = 3600.0  # an ended host that nobody fetches: its outcome is in its record, so it need not wait for ever
+ALONE_S = 86_400.0  # an ended host that nobody fetches: its outcome is in its record, its last lines go with it
 
 
 class Host:
@@ -115,10 +115,15 @@ class Host:
             outcome=self.outcome,
         )
         self.pump()
+        if self.outcome is not None:
+            self.outcome = {**self.outcome, "id": 0}  # whoever asked for it has gone
+            self._tell_outcome()
 
     def _lost(self, link: Link) -> None:
         if link is self.link:
             self.link = None
+            if self.spec.direct and self.state == "running":
+                self.timers.after(0, self.duties.end_alone)
             self._go_if_over()
         elif link in self._candidates:
             self._candidates.remove(link)
@@ -158,8 +163,8 @@ class Host:
         self.over = True
 
     def _go_if_over(self) -> None:
-        """Nobody is linked: with the harness gone there is nothing left to do; the record tells the rest."""
-        if self.outcome is not None and self.link is None:
+        """Nobody is linked and the harness is gone: what is left is what it said, which waits for the next daemon."""
+        if self.outcome is not None and self.link is None and not self.outbox.kept_bytes:
             self.over = True
 
     # ------------------------------------------------------------ processes

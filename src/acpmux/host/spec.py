@@ -10,7 +10,9 @@ from acpmux.model.process import CoreRule, Server
 class Spec(NamedTuple):
     """`configs` are the agents whose own configurations name servers, read at `configs_at`: "start" or "session".
 
-    `folder` holds the lock and the record; `socket` is where to listen (its path may have to be a short one)."""
+    `direct`: the harness ends with the daemon's link. `folder` holds the lock and the record; `socket` is where to
+    listen (its path may have to be a short one).
+    """
 
     host_id: str
     session_id: str
@@ -26,6 +28,7 @@ class Spec(NamedTuple):
     configs_at: str
     marker_required: bool
     retire_signal: str
+    direct: bool
     daemon_pid: int
 
     @property

@@ -15,7 +15,7 @@ from acpmux.errors import AcpmuxError, Internal, StoreError
 from acpmux.hub.answers import Answer, Answers, error_of, outcome_of
 from acpmux.hub.effects import Effects
 from acpmux.hub.feed import Bell
-from acpmux.model.ids import Seq, SessionId
+from acpmux.model.ids import HostSeq, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Prompt, Session
 from acpmux.ports import Clock, EventLog
@@ -61,7 +61,7 @@ class Actor:
         self._mail = asyncio.Event()
         self._barriers: list[asyncio.Future[None]] = []
         self._causes = 0
-        self._started_at: dict[str, Seq] = {}
+        self._started_at: dict[PromptId, Seq] = {}
         self.effects = effects(self)
 
     @property
@@ -113,7 +113,19 @@ class Actor:
     def decided(self) -> "asyncio.Future[None]":
         """Resolved when everything in the mailbox now has been decided and stored."""
         self._barriers.append(asyncio.get_running_loop().create_future())
+        self._mail.set()
         return self._barriers[-1]
+
+    def started_at(self, prompt_id: PromptId) -> Seq:
+        """The seq of the record with which this prompt's turn began."""
+        return self._started_at[prompt_id]
+
+    async def find_started(self, prompt_id: PromptId) -> Seq | None:
+        """The same for a turn that began under an earlier daemon, from the log."""
+        for row in await self.log.read_prompt(self.session_id, prompt_id):
+            if row.record.kind is Kind.TURN_STARTED:
+                self._started_at[prompt_id] = row.seq
+        return self._started_at.get(prompt_id)
 
     async def run(self) -> None:
         """Drains the mailbox until the session is purged or the task is cancelled."""
@@ -163,12 +175,13 @@ class Actor:
         rows = [Stored(Seq(self.seq + number), record) for number, record in enumerate(records, 1)]
         changed = session.checkpoint is not self.session.checkpoint and session.checkpoint != self.session.checkpoint
         if rows or changed:
-            await self.log.commit(self.session_id, rows, session.checkpoint if changed else None)
+            checkpoint = session.checkpoint if changed else None
+            await self.log.commit(self.session_id, rows, checkpoint, HostSeq(session.live.host_seq))
         if rows:
             self.seq = rows[-1].seq
         for row in rows:
             if row.record.kind is Kind.TURN_STARTED and row.record.prompt_id:
-                self._started_at[row.record.prompt_id] = row.seq
+                self._started_at[PromptId(row.record.prompt_id)] = row.seq
         return rows
 
     async def _answered(self, session: Session, event: m.PromptAsked) -> bool:

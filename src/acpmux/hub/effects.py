@@ -10,9 +10,10 @@ from acpmux.census.verdict import command_text
 from acpmux.errors import AcpmuxError, Internal
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
+from acpmux.hub.replay import given_answers
 from acpmux.hub.transcript import with_transcript
 from acpmux.hub.wake import WakePlan, bring_up
-from acpmux.model.ids import HostSeq
+from acpmux.model.ids import HostId, HostSeq
 from acpmux.model.session import Want
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
@@ -85,6 +86,10 @@ class Effects:
                 self._start("retire", self._retire(after, grace_s))
             case m.EndHost(all_):
                 self._start("end", self._end(all_))
+            case m.LetHostGo():
+                if self.harness is not None:
+                    self._start("bye", self.harness.link.close())
+                    self.harness = None
             case m.Arm(at, epoch):
                 engine.deadlines.arm(session_id, at, epoch)
             case m.Disarm():
@@ -106,7 +111,7 @@ class Effects:
         try:
             match effect:
                 case m.SendPrompt(prompt):
-                    harness.send_prompt(prompt.prompt_id, prompt.blocks)
+                    harness.send_prompt(prompt.prompt_id, prompt.blocks, self._actor.started_at(prompt.prompt_id))
                 case m.SendCancel():
                     harness.send_cancel()
                 case m.SendRequest(token, method, params):
@@ -173,7 +178,26 @@ class Effects:
     async def _send_with_transcript(self, prompt_id: Any, blocks: bytes) -> None:
         told = await with_transcript(self._engine.log, self._actor.session_id, prompt_id, blocks)
         if self.harness is not None:
-            self.harness.send_prompt(prompt_id, told)
+            self.harness.send_prompt(prompt_id, told, self._actor.started_at(prompt_id))
+
+    async def adopt(self, host_id: HostId, host_seq: HostSeq) -> bool:
+        """Takes over the harness of an earlier daemon. False when there is none left, and nothing of it runs."""
+        self.incarnation += 1
+        incarnation, checkpoint = self.incarnation, self._actor.session.checkpoint
+        turn_seq = None
+        if checkpoint.turn is not None:
+            turn_seq = await self._actor.find_started(checkpoint.turn.prompt.prompt_id)
+        harness = Harness(lambda event: self._tell(event, incarnation))
+        harness.resumed(checkpoint, host_seq, turn_seq)
+        link = await self._engine.launcher.adopt(host_id, host_seq, harness)
+        if link is None:
+            return False
+        self.harness, self._acked = harness, host_seq
+        harness.adopted(link)
+        for answer in await given_answers(self._engine.log, self._actor.session_id):
+            harness.answer(answer)
+        log.info("adopted session=%s pid=%s", self._actor.session_id, link.leader.pid)
+        return True
 
     # ------------------------------------------------------------ down
 

@@ -6,18 +6,21 @@ the last line that was stored. Read next: `hub/wake.py`, how it is brought up.
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import AcpmuxError, HarnessError, LaunchFailed
-from acpmux.model.ids import AgentSessionId, HostSeq, PromptId
+from acpmux.model.ids import AgentSessionId, HostSeq, PromptId, Seq
 from acpmux.model.process import Blocker
+from acpmux.model.session import Checkpoint
 from acpmux.ports import HostLink
 from acpmux.rules import messages as m
 from acpmux.untyped import as_list, as_object
 from acpmux.wire import acp, jsonrpc
 
+OWN_IDS = 1 << 48  # ids of requests that are no prompts; below are the seqs of turns, and all are exact in JavaScript
 RETIRE_BUDGET_S = 30.0  # grace (5 s) and what the host's own steps take; a host that is silent for longer is lost
 END_BUDGET_S = 15.0  # 300 ms, KILL and the reaping; also waits out a retirement
 CENSUS_BUDGET_S = 5.0  # the host's own limit is 3 s over all tries
@@ -42,9 +45,10 @@ class Harness:
 
     def __init__(self, post: Callable[[m.Event], None]) -> None:
         self._post = post
+        self._held: list[m.Event] | None = None
         self._link: HostLink | None = None
         self._pending: dict[bytes, _Pending] = {}
-        self._last_id = 0
+        self._last_id = OWN_IDS + (secrets.randbelow(1 << 20) << 24)
         self._awake = False
         self._gone: AcpmuxError | None = None
         self.early: list[m.Said] = []
@@ -68,10 +72,37 @@ class Harness:
         """The wake is over: Woke is posted, then what was said meanwhile and still holds, then all that follows."""
         early, self.early = self.early, []
         self._awake = True
-        self._post(woke)
+        self._put(woke)
         for said in early:
             if not isinstance(said, m.Update) or said.kind in lasting:
-                self._post(m.HarnessSaid(self.host_seq, said))
+                self._put(m.HarnessSaid(self.host_seq, said))
+
+    # ------------------------------------------------------------ adoption
+
+    def resumed(self, checkpoint: Checkpoint, host_seq: HostSeq, turn_seq: Seq | None) -> None:
+        """This is a harness that an earlier daemon brought up; what it says is kept back until `adopted`."""
+        self._awake, self._held = True, []
+        self.host_seq = host_seq
+        self.agent_session_id = checkpoint.agent_session_id or AgentSessionId("")
+        listed = as_list(json.loads(checkpoint.config_options or b"null"))
+        modes = (item.get("id") for item in map(as_object, listed) if item.get("category") == "mode")
+        self.mode_option = next((option for option in modes if isinstance(option, str)), None)
+        if checkpoint.turn is not None and turn_seq is not None:
+            self._pending[str(turn_seq).encode()] = _Turn(checkpoint.turn.prompt.prompt_id)
+
+    def adopted(self, link: HostLink) -> None:
+        """Adopted is posted, then all that the harness has said since the last stored line."""
+        self._link = link
+        held, self._held = self._held or [], None
+        self._put(m.Adopted(link.leader.pid, link.host_pid, link.retiring))
+        for event in held:
+            self._put(event)
+
+    def _put(self, event: m.Event) -> None:
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            self._post(event)
 
     # ------------------------------------------------------------ HostEvents
 
@@ -101,9 +132,12 @@ class Harness:
         )
         self._down(event, LaunchFailed(_exit_text(event)))
 
+    def ended(self, header: Mapping[str, Any]) -> None:
+        self._down(retired_of(header) if header["t"] == "retired" else host_ended_of(header), LaunchFailed("it ended"))
+
     def freed(self) -> None:
         if self._awake:
-            self._post(m.BlockersGone())
+            self._put(m.BlockersGone())
 
     def lost(self, reason: str) -> None:
         self._down(
@@ -111,7 +145,7 @@ class Harness:
             LaunchFailed(f"the agent's host was lost: {reason}"),
         )
 
-    def _down(self, event: m.HarnessExited, error: AcpmuxError) -> None:
+    def _down(self, event: m.HarnessExited | m.Retired | m.HostEnded, error: AcpmuxError) -> None:
         if self._gone is not None:
             return
         self._gone = error
@@ -120,38 +154,42 @@ class Harness:
                 pending.set_exception(error)
         self._pending.clear()
         if self._awake:
-            self._post(event)
+            self._put(event)
 
     # ------------------------------------------------------------ what it says
 
     def _say(self, said: m.Said) -> None:
         if self._awake:
-            self._post(m.HarnessSaid(self.host_seq, said))
+            self._put(m.HarnessSaid(self.host_seq, said))
         elif not self.replaying:
             self.early.append(said)
 
     def _answered(self, response: jsonrpc.Response) -> None:
         pending = self._pending.pop(response.id, None)
         match pending:
+            case None if response.id.isdigit() and int(response.id) >= OWN_IDS:
+                pass  # to an earlier daemon's request, whose client has gone with it
             case None:
                 self._say(m.Noise("an answer to a question nobody asked", response.id[:100].decode("utf-8", "replace")))
             case _Turn(prompt_id):
-                self._post(_turn_over(self.host_seq, prompt_id, response))
+                self._put(_turn_over(self.host_seq, prompt_id, response))
             case _Forwarded(token, setting):
-                self._post(m.RequestAnswered(self.host_seq, token, response.ok, response.payload, setting))
+                self._put(m.RequestAnswered(self.host_seq, token, response.ok, response.payload, setting))
             case _:
                 if not pending.done():
                     pending.set_result(response)
 
     # ------------------------------------------------------------ what it is told
 
-    def _write(self, method: str, params: bytes, pending: _Pending) -> None:
+    def _write(self, method: str, params: bytes, pending: _Pending, turn_seq: Seq | None = None) -> None:
+        """A prompt's id is the seq with which its turn started, so that a later daemon knows the answer."""
         if self._gone is not None:
             raise self._gone
         self._last_id += 1
-        request_id = str(self._last_id).encode()
-        self._pending[request_id] = pending
-        self.link.send(jsonrpc.encode_request(self._last_id, method, params))
+        number = self._last_id if turn_seq is None else turn_seq
+        self._pending[str(number).encode()] = pending
+        key = None if turn_seq is None else f"prompt:{turn_seq}"
+        self.link.send(jsonrpc.encode_request(number, method, params), key)
 
     async def call(self, method: str, params: bytes) -> jsonrpc.Response:
         """One request and its answer, for the wake. Raises: LaunchFailed when the harness goes meanwhile."""
@@ -159,8 +197,8 @@ class Harness:
         self._write(method, params, future)
         return await future
 
-    def send_prompt(self, prompt_id: PromptId, blocks: bytes) -> None:
-        self._write("session/prompt", acp.prompt_params(self.agent_session_id, blocks), _Turn(prompt_id))
+    def send_prompt(self, prompt_id: PromptId, blocks: bytes, turn_seq: Seq) -> None:
+        self._write("session/prompt", acp.prompt_params(self.agent_session_id, blocks), _Turn(prompt_id), turn_seq)
 
     def send_cancel(self) -> None:
         params = json.dumps({"sessionId": self.agent_session_id}).encode()
@@ -177,9 +215,10 @@ class Harness:
         if self._gone is not None:
             return
         if effect.result is not None:
-            self.link.send(jsonrpc.encode_result(effect.request_id, effect.result))
+            line = jsonrpc.encode_result(effect.request_id, effect.result)
         else:
-            self.link.send(jsonrpc.encode_error(effect.request_id, effect.error_code, effect.error_message))
+            line = jsonrpc.encode_error(effect.request_id, effect.error_code, effect.error_message)
+        self.link.send(line, effect.key)
 
     def _setting(self, method: str, params: bytes) -> tuple[tuple[str, object], ...] | None:
         """What a set_mode or set_config_option sets, when it is one that a wake can set again."""
@@ -212,12 +251,7 @@ class Harness:
                 blockers_of(header),
             )
         await self.link.close()
-        return m.Retired(
-            ended_of(header.get("ended")),
-            ended_of(header.get("left")),
-            int(header.get("freed_bytes") or 0),
-            int(header.get("took_ms") or 0),
-        )
+        return retired_of(header)
 
     async def end(self, all_: bool) -> m.Event:
         """Row 6: HostEnded, or HostSurvived when the host neither answers nor goes."""
@@ -230,7 +264,7 @@ class Harness:
                 return m.HostEnded((), ())
             return m.HostSurvived(f"the agent's host did not end it: {error.message}")
         await self.link.close()
-        return m.HostEnded(ended_of(header.get("ended")), ended_of(header.get("left")))
+        return host_ended_of(header)
 
     async def abandon(self) -> None:
         """Ends what a failed start has left, and waits until it is gone."""
@@ -242,6 +276,15 @@ class Harness:
 
 def ended_of(rows: Any) -> tuple[m.Ended, ...]:
     return tuple(m.Ended(int(row[0]), str(row[2]), str(row[3])) for row in rows or ())
+
+
+def retired_of(header: Mapping[str, Any]) -> m.Retired:
+    freed_bytes, took_ms = int(header.get("freed_bytes") or 0), int(header.get("took_ms") or 0)
+    return m.Retired(ended_of(header.get("ended")), ended_of(header.get("left")), freed_bytes, took_ms)
+
+
+def host_ended_of(header: Mapping[str, Any]) -> m.HostEnded:
+    return m.HostEnded(ended_of(header.get("ended")), ended_of(header.get("left")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +15,16 @@ from acpmux.hub.effects import Effects, Engine
 from acpmux.hub.launch import Surroundings, effective_servers, launch_spec, new_nonce
 from acpmux.hub.wake import WakePlan
 from acpmux.model.config import AgentConfig, Config, Profile
-from acpmux.model.ids import Seq, SessionId
+from acpmux.model.ids import HostSeq, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
-from acpmux.model.session import Checkpoint, Live, McpServer, Policy, Prompt, Session, State
+from acpmux.model.session import AWAKE, Checkpoint, Live, McpServer, Policy, Prompt, Session, State
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
 
 WAKES_AT_ONCE = 4  # a harness's start takes one core for a second; more at once only make all of them late
 NAME_LIMIT = 64
+
+_SETTLED = frozenset({State.HIBERNATED, State.CLOSED, State.PARKED})
 
 FindProfile = Callable[[str], Profile]
 
@@ -258,31 +260,46 @@ class Hub:
 
     # ------------------------------------------------------------ begin and end
 
-    async def recover(self) -> None:
-        """Reads every stored session.
+    async def recover(self, end_others: Callable[[frozenset[str]], Awaitable[None]]) -> None:
+        """Reads every stored session and takes over the harnesses that run on; `end_others` ends every other host.
 
-        Nothing is woken; what a dead daemon left in mid-turn is written as outcome unknown.
+        Nothing is woken. A turn whose harness is gone is written as outcome unknown.
         """
+        actors = [await self._read_back(checkpoint, seq) for checkpoint, seq in await self.log.checkpoints()]
+        there = [actor for actor in actors if actor.session.state in AWAKE and actor.session.checkpoint.host_id]
+        adopted = dict(zip(there, await asyncio.gather(*(self._adopt(actor) for actor in there)), strict=True))
+        await end_others(frozenset(str(a.session.checkpoint.host_id) for a, taken in adopted.items() if taken))
         changed: list[asyncio.Future[None]] = []
-        for checkpoint, seq in await self.log.checkpoints():
-            agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)
-            actor = self._add(Session(checkpoint, self._live(agent)), seq)
-            if checkpoint.state not in (State.HIBERNATED, State.CLOSED, State.PARKED) or checkpoint.turn is not None:
+        for actor in actors:
+            if adopted.get(actor):
+                changed.append(actor.decided())
+            elif actor.session.state not in _SETTLED or actor.session.checkpoint.turn is not None:
                 actor.tell(m.Recovered())
                 changed.append(actor.decided())
         if changed:
             await asyncio.wait(changed)  # no client sees a state that the dead daemon left
 
-    async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
-        """Lets every harness go: by a retirement, or with `end_agents` by row 6.
+    async def _read_back(self, checkpoint: Checkpoint, seq: Seq) -> Actor:
+        agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)
+        host_seq = await self.log.host_seq(checkpoint.session_id) if checkpoint.state in AWAKE else 0
+        return self._add(Session(checkpoint, replace(self._live(agent), host_seq=host_seq)), seq)
 
-        Returns what stays, with who is in the way.
+    async def _adopt(self, actor: Actor) -> bool:
+        host_id, live = actor.session.checkpoint.host_id, actor.session.live
+        return host_id is not None and await actor.effects.adopt(host_id, HostSeq(live.host_seq))
+
+    async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
+        """Leaves every harness to the next daemon, or with `end_agents` ends it by row 6.
+
+        Returns what could not be ended.
         """
+        if not end_agents:
+            return []
         awake = [a for a in self._actors.values() if a.session.live.pid is not None or a.session.state is State.WAKING]
         left: list[dict[str, Any]] = []
         for actor, answer in zip(
             awake,
-            await asyncio.gather(*(self._let_go(actor, end_agents, all_) for actor in awake), return_exceptions=True),
+            await asyncio.gather(*(_end(actor, all_) for actor in awake), return_exceptions=True),
             strict=True,
         ):
             if isinstance(answer, AcpmuxError):
@@ -296,11 +313,9 @@ class Hub:
                 raise answer
         return left
 
-    async def _let_go(self, actor: Actor, end_agents: bool, all_: bool) -> None:
-        if end_agents:
-            await actor.ask(lambda token: m.StopAsked(token, all=all_))
-        else:
-            await actor.ask(m.SleepAsked)
+
+async def _end(actor: Actor, all_: bool) -> None:
+    await actor.ask(lambda token: m.StopAsked(token, all=all_))
 
 
 def folder(path: str) -> str:

@@ -91,6 +91,7 @@ def launch_spec(
         configs_at=profile.configs_at,
         marker_required=profile.marker_required,
         retire_signal=profile.retire_signal,
+        direct=agent is not None and agent.direct,
     )
 
 

@@ -46,6 +46,7 @@ class AgentConfig:
     pinned: bool = False  # idle_after = "never"
     core: tuple[str, ...] = ()
     mcp_servers: tuple[McpServer, ...] = ()
+    direct: bool = False  # hosting = "direct": its host ends it when the daemon goes
     profile: str | None = None  # whose profile this agent follows, when its name is not one itself
 
 

@@ -10,3 +10,5 @@ HostId = NewType("HostId", str)  #: one incarnation of a host: "h" and 12 hex di
 ClientId = NewType("ClientId", str)  #: one connection of one client
 Seq = NewType("Seq", int)  #: a record's number in its session's log, from 1 without gaps
 HostSeq = NewType("HostSeq", int)  #: a line's number in its incarnation, from 1 without gaps
+
+NO_LINE = HostSeq(0)  #: before the first

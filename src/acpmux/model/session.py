@@ -68,6 +68,7 @@ class Turn:
     asked: int = 0
     denied: int = 0
     cancelling: bool = False
+    rehydrate: bool = False  # the stored conversation goes before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,20 +116,21 @@ def withdrawn(draft: Draft, event: OtherNotification, request_id: bytes) -> None
             _resolve(draft, ask, None, "agent", "cancelled")
 
 
-def _resolve(draft: Draft, ask: Ask, option: Option | None, by: str, outcome: str) -> None:
+def _resolve(draft: Draft, ask: Ask, option: Option | None, by: str, how: str) -> None:
     turn = draft.checkpoint.turn
     draft.record(
         Kind.ASK_RESOLVED,
         turn.prompt.prompt_id if turn else None,
         askId=ask.ask_id,
         optionId=option.option_id if option else None,
-        outcome=outcome,
+        outcome=how,
         by=by,
     )
-    draft.do(AnswerHarness(ask.request_id, result=_outcome(option)))
+    draft.do(AnswerHarness(f"answer:{ask.ask_id}", ask.request_id, result=outcome(option)))
 
 
-def _outcome(option: Option | None) -> bytes:
+def outcome(option: Option | None) -> bytes:
+    """The result of a permission request (ACP `RequestPermissionResponse`)."""
     if option is None:
         return b'{"outcome":{"outcome":"cancelled"}}'
     return b'{"outcome":{"outcome":"selected","optionId":' + json.dumps(option.option_id).encode() + b"}}"

@@ -136,9 +136,9 @@ def _wake_failed(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -
 
 
 def _turn_started(checkpoint: Checkpoint, record: Record, body: dict[str, Any]) -> Checkpoint:
-    queue = checkpoint.queue
+    turn = Turn(checkpoint.queue[0], rehydrate=bool(body.get("rehydrate")))
     return replace(
-        checkpoint, state=State.RUNNING, turn=Turn(queue[0]), queue=queue[1:], prompted=True, rehydrate=False
+        checkpoint, state=State.RUNNING, turn=turn, queue=checkpoint.queue[1:], prompted=True, rehydrate=False
     )
 
 

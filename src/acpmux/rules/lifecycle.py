@@ -42,6 +42,7 @@ LEGAL: dict[type[Any], frozenset[State]] = {
     m.HarnessExited: _UP,
     m.HostEnded: _ANY,  # a failed wake may have ended first
     m.HostSurvived: _ANY,
+    m.Adopted: frozenset({S.READY, S.RUNNING, S.HIBERNATING}),
     m.Recovered: _ANY,
 }
 
@@ -121,8 +122,10 @@ def _said(draft: Draft, event: m.HarnessSaid) -> None:
         case m.PermissionRequest():
             asks.permission_asked(draft, event.said)
         case m.OtherRequest(request_id, method, params):
-            draft.record_tail(Kind.REQUEST, "params", params or b"null", prompt_id, method=method)
-            draft.do(m.AnswerHarness(request_id, None, -32601, f"no client here serves {method}"))
+            told, key = json.loads(request_id), f"refuse:{draft.live.host_seq}"
+            head = {"method": method, "requestId": told, "key": key}
+            draft.record_tail(Kind.REQUEST, "params", params or b"null", prompt_id, **head)
+            draft.do(m.AnswerHarness(key, request_id, None, -32601, f"no client here serves {method}"))
         case m.OtherNotification(method, params):
             draft.record_tail(Kind.REQUEST, "params", params or b"null", prompt_id, method=method)
             if event.said.withdraws is not None:
@@ -177,6 +180,7 @@ def _exited(draft: Draft, event: m.HarnessExited) -> None:
         left=[[e.pid, e.command, e.how] for e in event.left],
     )
     stop.down(draft)
+    draft.do(m.LetHostGo())
     _reject_waiting(draft, "harness_error", message)
     stop.finish_waiting(draft, event.ended, event.left)
     if draft.checkpoint.queue and draft.checkpoint.state is S.HIBERNATED:
@@ -188,6 +192,20 @@ def _exit_text(event: m.HarnessExited) -> str:
         return "the agent's host was lost"
     tail = event.stderr.strip().splitlines()
     return f"the agent exited {event.how}" + (f": {tail[-1][:300]}" if tail else "")
+
+
+def _adopted(draft: Draft, event: m.Adopted) -> None:
+    """What an earlier daemon decided and may not have sent is sent again; its host hands each over once."""
+    draft.set(pid=event.pid, host_pid=event.host_pid)
+    checkpoint, turn = draft.checkpoint, draft.checkpoint.turn
+    if checkpoint.state is S.HIBERNATING and not event.retiring:
+        reason = "acpmux was restarted"
+        draft.record(Kind.RETIRE_REFUSED, kind="restart", reason=reason, counted=False, blockers=[])
+    if turn is not None:
+        draft.do(m.SendPrompt(turn.prompt, turn.rehydrate))
+        if turn.cancelling:
+            draft.do(m.SendCancel())
+    turns.start_next(draft)
 
 
 def _recovered(draft: Draft, event: m.Recovered) -> None:
@@ -253,5 +271,6 @@ _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {
     m.HarnessExited: _exited,
     m.HostEnded: stop.host_ended,
     m.HostSurvived: stop.host_survived,
+    m.Adopted: _adopted,
     m.Recovered: _recovered,
 }

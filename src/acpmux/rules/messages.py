@@ -295,6 +295,15 @@ class HostSurvived:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """A new daemon is linked to the host that an earlier one started. `retiring`: past the first signal of its end."""
+
+    pid: int
+    host_pid: int
+    retiring: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """A new daemon has read this session from the store, and no harness of it runs any more."""
 
@@ -325,6 +334,7 @@ Event = (
     | HarnessExited
     | HostEnded
     | HostSurvived
+    | Adopted
     | Recovered
 )
 
@@ -366,8 +376,12 @@ class SendNotification:
 
 @dataclass(frozen=True, slots=True)
 class AnswerHarness:
-    """Answers the harness's own request: `result` raw JSON, or an error code and message."""
+    """Answers the harness's own request: `result` raw JSON, or an error code and message.
 
+    `key` is the request's in its incarnation: a host hands an answer over once.
+    """
+
+    key: str
     request_id: bytes
     result: bytes | None = None
     error_code: int = 0
@@ -392,6 +406,11 @@ class EndHost:
     """Row 6: no census. Ends in HostEnded or HostSurvived."""
 
     all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LetHostGo:
+    """Its harness has ended and all of it is stored: the host may exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +497,7 @@ Effect = (
     | Retire
     | RetireCancel
     | EndHost
+    | LetHostGo
     | Arm
     | Disarm
     | Resolve

@@ -9,6 +9,7 @@ from acpmux.rules.messages import (
     BlockersGone,
     Done,
     IdleDue,
+    LetHostGo,
     LogRefusal,
     Reject,
     Retire,
@@ -64,6 +65,7 @@ def retired(draft: Draft, event: Retired) -> None:
         tookMs=event.took_ms,
     )
     stop.down(draft)
+    draft.do(LetHostGo())
     for token in draft.live.sleepers:
         draft.do(Done(token))
     draft.set(sleepers=(), refused=False)

@@ -10,6 +10,7 @@ from acpmux.rules.messages import (
     EndHost,
     HostEnded,
     HostSurvived,
+    LetHostGo,
     Purge,
     Reject,
     RetireCancel,
@@ -53,6 +54,7 @@ def host_ended(draft: Draft, event: HostEnded) -> None:
             left=[[e.pid, e.command, e.how] for e in event.left],
         )
     down(draft)
+    draft.do(LetHostGo())
     text = f"{draft.checkpoint.name} was stopped"
     for token in (*draft.live.wakers, *draft.live.sleepers):
         draft.do(Reject(token, "state", text))

@@ -56,7 +56,7 @@ def start_next(draft: Draft) -> None:
     _send_waiting(draft)
     if draft.checkpoint.queue:
         prompt, rehydrate = draft.checkpoint.queue[0], draft.checkpoint.rehydrate
-        draft.record(Kind.TURN_STARTED, prompt.prompt_id, promptId=prompt.prompt_id)
+        draft.record(Kind.TURN_STARTED, prompt.prompt_id, promptId=prompt.prompt_id, rehydrate=rehydrate)
         draft.do(SendPrompt(prompt, rehydrate))
 
 

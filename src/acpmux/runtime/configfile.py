@@ -188,8 +188,9 @@ def _start(table: _Table) -> StartConfig:
 
 
 def _agent(name: str, table: _Table) -> AgentConfig:
-    if table.text("hosting") not in (None, "hosted"):
-        raise table.fault("hosting", '"hosted"; other ways to start are not there yet')
+    hosting = table.text("hosting") or "hosted"
+    if hosting not in ("hosted", "direct"):
+        raise table.fault("hosting", '"hosted" or "direct"')
     if table.number("pool") != 0:
         raise table.fault("pool", "0; hosts kept ready are not there yet")
     after = table.seconds("idle_after", 0.0)
@@ -202,6 +203,7 @@ def _agent(name: str, table: _Table) -> AgentConfig:
         core=table.texts("core"),
         mcp_servers=_servers(table.table("mcp_servers")),
         profile=table.text("profile"),
+        direct=hosting == "direct",
     )
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import itertools
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from acpmux.errors import BudgetSpent, HostLost
-from acpmux.model.ids import HostSeq
+from acpmux.model.ids import NO_LINE, HostSeq
 from acpmux.model.process import Identity
 from acpmux.ports import HostEvents
 from acpmux.wire import hostframe
@@ -27,15 +28,17 @@ class UnixHostLink(asyncio.Protocol):
         token: str,
         gone: "asyncio.Future[None]",
         end: Callable[[], "asyncio.Future[None]"],
+        after: HostSeq = NO_LINE,
     ) -> None:
         """`gone` is done when the host has exited; `end` ends it and all it runs, and is done when nothing is left."""
         self._events = events
         self._token = token
         self._gone = gone
         self._end = end
+        self._after = after
         self._reader = hostframe.FrameReader()
         self._transport: asyncio.Transport | None = None
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1 + secrets.randbelow(1 << 30))  # an earlier daemon's answers are not ours
         self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._welcome: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._told: Mapping[str, Any] = {}
@@ -48,7 +51,7 @@ class UnixHostLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._send("hello", token=self._token, versions=[hostframe.VERSION, hostframe.VERSION], after=0)
+        self._send("hello", token=self._token, versions=[hostframe.VERSION, hostframe.VERSION], after=self._after)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -75,9 +78,12 @@ class UnixHostLink(asyncio.Protocol):
             self._events.exited(header)
         else:
             waiting = self._asked.pop(int(header.get("id", 0)), None)
+            over = frame.kind in ("retired", "ended")
+            self._ended = self._ended or over
             if waiting is not None and not waiting.done():
-                self._ended = self._ended or frame.kind in ("retired", "ended")
                 waiting.set_result({"t": frame.kind, **header})
+            elif waiting is None and over:
+                self._events.ended({"t": frame.kind, **header})
 
     def _drop(self, reason: str) -> None:
         """The link is over. That the host is lost is told only when nothing of its harness is left."""
@@ -119,11 +125,15 @@ class UnixHostLink(asyncio.Protocol):
         return Identity(int(self._told["pid"]), int(self._told["start"]))
 
     @property
+    def retiring(self) -> bool:
+        return self._told.get("state") == "retiring"
+
+    @property
     def host_pid(self) -> int:
         return int(self._told["host_pid"])
 
-    def send(self, line: bytes) -> None:
-        self._send("in", line)
+    def send(self, line: bytes, key: str | None = None) -> None:
+        self._send("in", line, **({} if key is None else {"key": key}))
 
     def ack(self, host_seq: HostSeq) -> None:
         self._send("ack", n=host_seq)

@@ -1,6 +1,7 @@
 """Starting a host: the one door through which every harness begins."""
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ from acpmux.census.sockets import listening
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.host import record
 from acpmux.host.spec import Spec, encode
-from acpmux.model.ids import HostId, SessionId
+from acpmux.model.ids import NO_LINE, HostId, HostSeq, SessionId
 from acpmux.model.process import Role
 from acpmux.paths import Paths, private_folder
 from acpmux.ports import HostEvents, LaunchSpec
@@ -58,10 +59,27 @@ class UnixHostLauncher:
             await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
             raise
         try:
-            return await _link(socket_path, events, token, gone, lambda: self._end(spec.host_id, folder, gone))
+            return await _link(
+                socket_path, events, token, gone, functools.partial(self._end, spec.host_id, folder, gone)
+            )
         except LaunchFailed:
             await self._end(spec.host_id, folder, gone)
             raise
+
+    async def adopt(self, host_id: HostId, after: HostSeq, events: HostEvents) -> UnixHostLink | None:
+        folder = self._paths.host_folder(host_id)
+        told = await asyncio.to_thread(record.read_record, str(folder)) or {}
+        if told.get("bootId") == table.boot_id() and not await asyncio.to_thread(record.lock_is_free, str(folder)):
+            pid = int(told["host"][0])
+            gone = self._tasks.spawn(f"host:{host_id}", self._watch(pid, folder))
+            try:
+                path = Path(str(told["socket"]))
+                end = functools.partial(self._end, host_id, folder, gone)
+                return await _link(path, events, str(told["token"]), gone, end, after)
+            except LaunchFailed as error:
+                log.warning("host not adopted host=%s error=%s", host_id, error.message)
+        await _clear(folder)
+        return None
 
     async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
         item = f"ACPMUX_SESSION_ID={session_id}".encode()
@@ -95,19 +113,18 @@ class UnixHostLauncher:
             pass  # it ended already; what it said or did not say is read next
         return process
 
+    async def _watch(self, pid: int, folder: Path) -> None:
+        """Waits for the end of a host that is not our child: it holds its lock, so the pid is its own."""
+        await _exit_of(pid)
+        await _clear(folder)
+
     async def _reap(self, process: "subprocess.Popen[bytes]", folder: Path) -> None:
         """Waits for the host's end without a thread or a poll, then takes its folder away."""
-        loop = asyncio.get_running_loop()
-        exited = loop.create_future()
-        fd = os.pidfd_open(process.pid)
-        loop.add_reader(fd, lambda: exited.done() or exited.set_result(None))
         try:
-            await exited
+            await _exit_of(process.pid)
             process.wait()
             await _clear(folder)
         finally:
-            loop.remove_reader(fd)
-            os.close(fd)
             if process.stdout is not None:
                 process.stdout.close()
 
@@ -116,6 +133,21 @@ def _left_running(item: bytes) -> list[Mapping[str, Any]]:
     rows = table.carriers(item)
     ports = listening([row.pid for row in rows])
     return [table.told(row, Role.LEFT_RUNNING, ports=ports.get(row.pid)) for row in rows]
+
+
+async def _exit_of(pid: int) -> None:
+    loop = asyncio.get_running_loop()
+    exited = loop.create_future()
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop.add_reader(fd, lambda: exited.done() or exited.set_result(None))
+    try:
+        await exited
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
 
 
 async def _clear(folder: Path) -> None:
@@ -156,6 +188,7 @@ def _orders(spec: LaunchSpec, folder: Path, socket_path: Path, token: str) -> Sp
         configs_at=spec.configs_at,
         marker_required=spec.marker_required,
         retire_signal=spec.retire_signal,
+        direct=spec.direct,
         daemon_pid=os.getpid(),
     )
 
@@ -202,12 +235,13 @@ async def _link(
     token: str,
     gone: "asyncio.Future[None]",
     end: Callable[[], "asyncio.Future[None]"],
+    after: HostSeq = NO_LINE,
 ) -> UnixHostLink:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(LINK_BUDGET_S):
             _, link = await loop.create_unix_connection(
-                lambda: UnixHostLink(events, token, gone, end), str(socket_path)
+                lambda: UnixHostLink(events, token, gone, end, after), str(socket_path)
             )
             await link.welcomed(LINK_BUDGET_S)
     except (OSError, TimeoutError, HostLost) as error:

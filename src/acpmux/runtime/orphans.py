@@ -1,6 +1,6 @@
 """What no link leads to: hosts whose daemon is gone, what a crashed host left, and work that left a session's tree.
 
-Until hosts can be adopted, a new daemon ends their harnesses by row 6 of SPEC section 6. A held lock, never a pid, says
+A host that can't be adopted is ended by row 6 of SPEC section 6. A held lock, never a pid, says
 that a host lives.
 """
 
@@ -28,13 +28,17 @@ class _Deaf:
 
     def line(self, host_seq: HostSeq, data: bytes) -> None: ...
     def exited(self, header: Mapping[str, Any]) -> None: ...
+    def ended(self, header: Mapping[str, Any]) -> None: ...
     def freed(self) -> None: ...
     def lost(self, reason: str) -> None: ...
 
 
-async def end_orphans(paths: Paths) -> list[tuple[str, str, str]]:
-    """Ends every host of this home and what runs under it. Returns (host id, session id, how) of each."""
-    folders = sorted(folder for folder in paths.hosts.iterdir() if folder.is_dir())
+async def end_orphans(paths: Paths, adopted: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
+    """Ends every host of this home that nobody adopted, and what runs under it.
+
+    Returns (host id, session id, how) of each.
+    """
+    folders = sorted(folder for folder in paths.hosts.iterdir() if folder.is_dir() and folder.name not in adopted)
     return list(await asyncio.gather(*(_end(folder) for folder in folders)))
 
 

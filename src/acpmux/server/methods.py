@@ -333,12 +333,13 @@ class Methods:
         return {"agents": self._hub.agents()}
 
     async def _shutdown(self, client: Connection, params: bytes) -> Any:
-        """Goes only when every agent has gone; else says who stays and why."""
+        """Leaves the agents to the next daemon, or ends them first; goes unless one of them could not be ended."""
         told = mux.parse(params, mux.ShutdownParams)
         left = await self._hub.shutdown(told.end_agents, told.all)
         if not left:
             self._shut_down()
-        return {"left": left, "running": len(left)}
+        running = sum(actor.session.live.pid is not None for actor in self._hub.actors())
+        return {"left": left, "running": running}
 
     # ------------------------------------------------------------ small parts
 

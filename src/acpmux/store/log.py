@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from acpmux.errors import StoreError
-from acpmux.model.ids import PromptId, Seq, SessionId
+from acpmux.model.ids import NO_LINE, HostSeq, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint
 from acpmux.store.readers import Readers
@@ -47,7 +47,13 @@ class SqliteLog:
 
     # ------------------------------------------------------------ ports.EventLog
 
-    async def commit(self, session_id: SessionId, rows: Sequence[Stored], checkpoint: Checkpoint | None) -> None:
+    async def commit(
+        self,
+        session_id: SessionId,
+        rows: Sequence[Stored],
+        checkpoint: Checkpoint | None,
+        host_seq: HostSeq = NO_LINE,
+    ) -> None:
         self._check_open()
         encoded = None if checkpoint is None else _encode(checkpoint)
         created = 0 if checkpoint is None else checkpoint.created_at_ms
@@ -66,14 +72,15 @@ class SqliteLog:
             last += len(seqs)
             if encoded is not None:
                 db.execute(
-                    "INSERT INTO sessions VALUES (?, ?, ?, ?) ON CONFLICT (session_id) "
-                    "DO UPDATE SET checkpoint = excluded.checkpoint, last_seq = excluded.last_seq",
-                    (session_id, created, encoded, last),
+                    "INSERT INTO sessions VALUES (?, ?, ?, ?, ?) ON CONFLICT (session_id) DO UPDATE SET "
+                    "checkpoint = excluded.checkpoint, last_seq = excluded.last_seq, host_seq = excluded.host_seq",
+                    (session_id, created, encoded, last, host_seq),
                 )
             elif found is None:
                 raise StoreError(f"nothing is stored of {session_id}, and its first commit brought no checkpoint")
             else:
-                db.execute("UPDATE sessions SET last_seq = ? WHERE session_id = ?", (last, session_id))
+                told = (last, host_seq, session_id)
+                db.execute("UPDATE sessions SET last_seq = ?, host_seq = ? WHERE session_id = ?", told)
 
         # an agent's updates alone need no disk of their own: with the power, the agent that said them is gone too
         await self._writer.do(work, firm=encoded is not None or any(r.record.kind is not Kind.UPDATE for r in rows))
@@ -96,6 +103,14 @@ class SqliteLog:
     async def last_seq(self, session_id: SessionId) -> Seq:
         self._check_open()
         return Seq(await self._readers.do(lambda db: _last_seq(db, session_id)) or 0)
+
+    async def host_seq(self, session_id: SessionId) -> HostSeq:
+        def work(db: sqlite3.Connection) -> int:
+            found = db.execute("SELECT host_seq FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+            return 0 if found is None else found[0]
+
+        self._check_open()
+        return HostSeq(await self._readers.do(work))
 
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
         def work(db: sqlite3.Connection) -> list[tuple[Checkpoint, Seq]]:

@@ -25,6 +25,9 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX records_by_prompt ON records (session_id, prompt_id) WHERE prompt_id IS NOT NULL;
     CREATE INDEX records_by_kind ON records (session_id, kind, seq);
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN host_seq INTEGER NOT NULL DEFAULT 0;  -- of the harness's lines, stored up to here
+    """,
 )
 
 

@@ -6,7 +6,8 @@ daemon to host, each header's `t`:
 
 - `hello` {token, versions: [low, high], after}: first frame; a wrong token ends the link. Output after host seq
 `after` follows.
-- `in` + body: one line for the harness, without its newline.
+- `in` {key} + body: one line for the harness, without its newline. A line with a key that was seen is dropped: a daemon
+  that can't know what an earlier one has sent sends it again.
 - `ack` {n}: output up to host seq n is stored; drop it.
 - `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
 - `settle` {id, quiet_ms, budget_ms} -> `settled` {id, seen, missing, waited_ms}: wait until each marked server is
@@ -25,6 +26,7 @@ host to daemon besides those answers:
 - `welcome` {version, host_pid, pid, start, launch {problems, places, servers}, state, outcome}: the answer to `hello`.
   `state` is running, retiring, retired, ended or exited; `outcome` is the header of the answer that tells of it.
 - `out` {n} + body: one line of the harness. `n` has no gaps.
+- after a `welcome` whose outcome is there: that outcome once more as a frame of its own, behind every `out`.
 - `exited` {code, signal, n, ended, left, stderr}: the harness exited on its own; n is its last line.
   Sent only after every `out`.
 

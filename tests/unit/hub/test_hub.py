@@ -16,7 +16,7 @@ from acpmux.model.ids import ClientId, PromptId
 from acpmux.model.session import McpServer, Prompt, State
 from acpmux.rules import messages as m
 from acpmux.runtime.tasks import Tasks
-from kit.fake_host import FakeLauncher, usual
+from kit.fake_host import FakeLauncher, FakeLink, usual
 from kit.manual_clock import ManualClock, settle
 from kit.memory_log import MemoryLog
 
@@ -294,6 +294,9 @@ def test_what_the_harness_said_is_stored_after_all_when_the_disk_has_room_again(
     play(story)
 
 
+async def nobody_else(adopted: frozenset[str]) -> None: ...
+
+
 def test_repeated_prompt_id_gets_the_first_outcome_also_after_a_restart() -> None:
     log = MemoryLog()
 
@@ -304,10 +307,38 @@ def test_repeated_prompt_id_gets_the_first_outcome_also_after_a_restart() -> Non
         await waiting
 
     async def second(world: World) -> None:
-        await world.hub.recover()
+        await world.hub.recover(nobody_else)
         actor = world.hub.find("one")
         outcome = await (await world.prompt(actor))
         assert outcome.ok and world.launcher.links == []
+
+    play(first, log=log)
+    play(second, log=log)
+
+
+def test_turn_goes_on_under_the_next_daemon_and_its_answer_is_known(tmp_path: object) -> None:
+    log, links = MemoryLog(), list[FakeLink]()
+
+    async def first(world: World) -> None:
+        actor = await world.new()
+        await world.prompt(actor)
+        world.link.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "one"})
+        await settle()
+        links.append(world.link)
+
+    async def second(world: World) -> None:
+        world.launcher.adoptable = links[0]
+        links[0].closed = False
+        sent = len(links[0].sent)
+        await world.hub.recover(nobody_else)
+        actor = world.hub.find("one")
+        assert actor.session.state is State.RUNNING and world.launcher.links == []
+        again = links[0].sent[sent:]  # the host drops it: the same key and the same id as the first time
+        first_time = next(told for told in links[0].sent if told["method"] == "session/prompt")
+        assert again == [first_time] and links[0].keys[-1] == f"prompt:{first_time['id']}"
+        waiting = await world.prompt(actor)  # the same id: it is told the outcome of the one turn
+        links[0].finish("session/prompt", result={"stopReason": "end_turn"})
+        assert (await waiting).ok and actor.session.state is State.READY
 
     play(first, log=log)
     play(second, log=log)
@@ -320,7 +351,7 @@ def test_daemon_start_wakes_nothing_and_writes_unknown_outcomes() -> None:
         await world.prompt(await world.new())
 
     async def second(world: World) -> None:
-        await world.hub.recover()
+        await world.hub.recover(nobody_else)
         actor = world.hub.find("one")
         assert world.launcher.links == [] and actor.session.state is State.HIBERNATED
         failed = log.rows[actor.session_id][-2].record
@@ -372,18 +403,12 @@ def test_names_are_unique_and_unknown_ones_suggest() -> None:
     play(story)
 
 
-def test_shutdown_names_who_stays() -> None:
+def test_shutdown_leaves_agents_to_the_next_daemon_or_ends_them() -> None:
     async def story(world: World) -> None:
-        await world.new()
-        world.link.answer = lambda: {
-            "t": "refused",
-            "kind": "held",
-            "reason": "vite",
-            "retry": False,
-            "blockers": [[42, 1, "v", "w"]],
-        }
-        (left,) = await world.hub.shutdown(False, False)
-        assert left["name"] == "one" and left["blockers"][0]["pid"] == 42
+        actor = await world.new()
+        assert await world.hub.shutdown(False, False) == []
+        assert actor.session.state is State.READY
         assert await world.hub.shutdown(True, False) == []
+        assert actor.session.state is State.HIBERNATED
 
     play(story)

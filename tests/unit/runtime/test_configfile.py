@@ -51,7 +51,7 @@ def test_every_key_of_the_contract_is_read() -> None:
         (b"[idle]\ngrace = 'never'\n", "idle.grace must be a duration"),
         (b"idle = 5\n", "idle must be a table"),
         (b"[agents.x]\ncommand = 'codex'\n", "agents.x.command must be a list of texts"),
-        (b"[agents.x]\nhosting = 'direct'\n", "not there yet"),
+        (b"[agents.x]\nhosting = 'pooled'\n", "hosted"),
         (b"[agents.x]\npool = 3\n", "not there yet"),
         (b"[mcp_servers.t]\nargs = []\n", "mcp_servers.t.command must be the server's program"),
         (b"[mcp_servers.t]\nurl = 'http://x'\n", "not there yet"),

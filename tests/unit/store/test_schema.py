@@ -35,12 +35,28 @@ def test_only_the_missing_steps_are_done_and_what_is_stored_stays(
     db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema.migrate(db)
-    db.execute("INSERT INTO sessions VALUES ('s1', 1, '{}', 0)")
+    db.execute("INSERT INTO sessions (session_id, created, checkpoint, last_seq) VALUES ('s1', 1, '{}', 0)")
     newer = (*schema.MIGRATIONS, "ALTER TABLE sessions ADD COLUMN tag TEXT;")
     monkeypatch.setattr(schema, "MIGRATIONS", newer)
     schema.migrate(db)
     assert version(db) == len(newer)
     assert db.execute("SELECT session_id, tag FROM sessions").fetchall() == [("s1", None)]
+
+
+@pytest.mark.parametrize("reached", range(1, len(schema.MIGRATIONS)))
+def test_file_of_every_earlier_version_becomes_one_of_this(
+    db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, reached: int
+) -> None:
+    everything = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", everything[:reached])
+    schema.migrate(db)
+    db.execute("INSERT INTO sessions (session_id, created, checkpoint, last_seq) VALUES ('s1', 1, '{}', 7)")
+    db.execute("INSERT INTO records VALUES ('s1', 7, 1, 'update', 'c', NULL, 'body')")
+    monkeypatch.setattr(schema, "MIGRATIONS", everything)
+    schema.migrate(db)
+    assert version(db) == len(everything)
+    assert db.execute("SELECT last_seq FROM sessions").fetchall() == [(7,)]
+    assert db.execute("SELECT body FROM records").fetchall() == [("body",)]
 
 
 def test_step_that_fails_is_not_counted_and_taken_back_whole(
