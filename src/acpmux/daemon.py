@@ -48,6 +48,20 @@ def run() -> int:
         lock.release()
 
 
+def check_config() -> str:
+    """What a daemon would start with, in a few words.
+
+    Raises: ConfigFault naming the file, the key and what is expected; UnknownAgent.
+    """
+    path = Paths.find(os.environ).config_file
+    config = configfile.load(path)
+    for name in {config.default_agent, *(agent.profile for agent in config.agents)} - {None}:
+        if name not in {agent.name for agent in config.agents}:
+            profiles.find(str(name))
+    named = ", ".join(agent.name for agent in config.agents)
+    return f"{path}: {f'agents {named}' if named else 'no agents of its own'}" if path.exists() else f"no {path}"
+
+
 async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
     for left in await orphans.end_orphans(paths, adopted):
         log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)

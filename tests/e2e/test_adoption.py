@@ -156,7 +156,7 @@ def test_queue_goes_on_in_order_after_the_turn(product: Product) -> None:
 def test_three_daemons_later_there_is_still_one_agent_with_one_set_of_servers(product: Product) -> None:
     server = {"command": "sleep", "args": ["1234"]}
     (product.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"nap": server}}))
-    product.agent(servers=True)
+    product.agent()
     product.ok("new", "-a", "scripted", "-n", "s", "--mcp-config", str(product.folder / "mcp.json"))
     first = {row["pid"] for row in product.json("ps", "s")["processes"]}
     for _ in range(3):

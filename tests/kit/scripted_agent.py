@@ -34,7 +34,6 @@ class Script(TypedDict, total=False):
     set_mode: str
     mode_after_load: str
     ignore_term: bool
-    servers: bool
 
 
 SESSION = "agent-session-1"
@@ -165,7 +164,10 @@ class ScriptedAgent:
     def start_servers(self, params: dict[str, Any]) -> None:
         for told in params.get("mcpServers") or ():
             env = dict(os.environ) | {item["name"]: item["value"] for item in told.get("env", ())}
-            self.children.append(subprocess.Popen([told["command"], *told["args"]], env=env, stdin=subprocess.PIPE))
+            try:
+                self.children.append(subprocess.Popen([told["command"], *told["args"]], env=env, stdin=subprocess.PIPE))
+            except FileNotFoundError:
+                pass  # as real agents do: they go on without it
 
     # ------------------------------------------------------------ steps
 

@@ -85,10 +85,18 @@ def _encode(given: tuple[Server, ...], launching: Launching) -> bytes:
     told = {
         "servers": [list(server) for server, _, _ in named],
         "forms": {server.name: _forms(server, cwd, path) for server, cwd, path in named},
-        "problems": found.problems,
+        "problems": [*found.problems, *_missing(given, launching.cwd, path)],
         "places": found.places,
     }
     return json.dumps(told).encode()
+
+
+def _missing(given: tuple[Server, ...], cwd: str, path: str) -> list[str]:
+    return [
+        f"MCP server {server.name!r}: its program {server.command[:200]!r} is not there"
+        for server in given
+        if resolve(server.command, path, cwd).path is None
+    ]
 
 
 def _forms(server: Server, cwd: str, path: str) -> Shown:

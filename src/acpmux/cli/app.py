@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import sys
 from typing import Any
 
@@ -56,7 +57,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
-            near = difflib.get_close_matches(args[0], COMMANDS, 2)
+            meant = {"help": "--help", "kill": "stop", "start": "new", "list": "ls", "status": "ls"}.get(args[0])
+            near = [meant] if meant else difflib.get_close_matches(args[0], COMMANDS, 2)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -78,9 +80,14 @@ def cli() -> None:
 
 def run() -> None:
     """Runs the command and ends the process with the contract's exit code."""
-    wants_json = "--json" in sys.argv
+    wants_json, output = "--json" in sys.argv, sys.stdout
     try:
         code = cli.main(standalone_mode=False, prog_name="acpmux")
+        sys.stdout.flush()
+    except SystemExit as leave:
+        if sys.stdout is output:
+            raise
+        code = 0  # click has put a stand-in there: the reader of our output has seen enough
     except click.exceptions.Exit as leave:
         code = leave.exit_code
     except click.UsageError as error:
@@ -94,10 +101,19 @@ def run() -> None:
     except AcpmuxError as error:
         code = error.exit_code
         _tell(error, wants_json)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader of our output has seen enough
+        _drop_output()
         code = 0
+    except OSError as error:
+        _drop_output()
+        code = 1
+        click.echo(f"acpmux: {error.strerror or error}: {error.filename or 'the output'}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_output() -> None:
+    """What is still to be printed goes nowhere: the interpreter would try again at its end, and fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(error: AcpmuxError, wants_json: bool) -> None:

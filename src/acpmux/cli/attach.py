@@ -11,10 +11,11 @@ from acpmux.cli.output import json_option, paint, print_json, session_argument
 from acpmux.cli.turn import Screen
 from acpmux.client import Connection, Notification, connect
 from acpmux.client.connection import result_of
-from acpmux.errors import AcpmuxError, StateFault
+from acpmux.errors import AcpmuxError
 from acpmux.untyped import as_list, as_object, as_text
 
 ANSWER_BUDGET_S = 10.0  # the daemon answers at once; the wake goes on beside it
+_ANSWERS = {"y": "allow", "yes": "allow", "allow": "allow", "n": "deny", "no": "deny", "deny": "deny"}
 
 
 @click.command(
@@ -31,8 +32,6 @@ def attach_command(name: str, plain: bool, since: int | None, as_json: bool) -> 
 
     Each line is a prompt. Ctrl-D or /detach leaves and the session goes on; Ctrl-C cancels the running turn.
     """
-    if not plain and not as_json:
-        raise StateFault("the full-screen view is not there yet; use: acpmux attach --plain")
     with connect() as connection:
         view = _View(connection, name, as_json)
         view.open(since or 0)
@@ -41,6 +40,8 @@ def attach_command(name: str, plain: bool, since: int | None, as_json: bool) -> 
         elif not sys.stdin.isatty():
             view.pipe()
         else:
+            if not plain:
+                click.echo("The full-screen view is not there yet; this is --plain.", err=True)
             view.talk()
 
 
@@ -52,10 +53,14 @@ class _View:
         self._screen = Screen(name, quiet)
         self._prompts: set[int] = set()
         self._running = False
+        self._after = 0
+        self._texts: dict[str, str] = {}
+        self._typed: set[str] = set()
+        self._ask: dict[str, Any] | None = None
         self.told: list[dict[str, Any]] = []
 
     def open(self, since: int) -> None:
-        """Prints what is stored, then attaches behind it: nothing is missed or shown twice."""
+        """Prints what is stored."""
         after, last = since, since + 1
         while after < last:
             params = {"sessionId": self._name, "afterSeq": after, "limit": 1000}
@@ -67,26 +72,39 @@ class _View:
                 break
             after, last = answer["events"][-1]["seq"], answer["lastSeq"]
         self._screen.end()
-        self._connection.request(
-            "_acpmux/attach", {"sessionId": self._name, "afterSeq": after}, ANSWER_BUDGET_S, self._hear
-        )
+        self._after = after
+
+    def _attach(self) -> None:
+        """From here on the session is held awake, and a sleeping one wakes."""
+        params = {"sessionId": self._name, "afterSeq": self._after}
+        self._connection.request("_acpmux/attach", params, ANSWER_BUDGET_S, self._hear)
 
     def _stored(self, event: dict[str, Any]) -> None:
         if event["kind"] == "update":
             self._screen.hear(Notification("session/update", as_object(event["body"])))
-        elif event["kind"] == "prompted" and not self._quiet:
+        else:
+            self._follow(event["kind"], as_object(event["body"]))
+
+    def _follow(self, kind: str, body: dict[str, Any]) -> None:
+        """Prompts are shown where their turns begin, so that each stands over its reply."""
+        if kind == "prompted":
+            texts = [as_text(as_object(block).get("text")) for block in as_list(body.get("prompt"))]
+            self._texts[str(body.get("promptId"))] = "\n> ".join(text for text in texts if text)
+        elif kind in ("turn_started", "turn_ended", "turn_failed"):
+            self._running = kind == "turn_started"
             self._screen.end()
-            texts = [as_text(as_object(block).get("text")) for block in as_list(event["body"].get("prompt"))]
-            click.echo(paint("> " + "\n> ".join(text for text in texts if text), "cyan"))
-        elif event["kind"] in ("turn_ended", "turn_failed"):
-            self._screen.end()
+            prompt_id = str(body.get("promptId"))
+            text = self._texts.pop(prompt_id, None)
+            if self._running and text and prompt_id not in self._typed and not self._quiet:
+                click.echo(paint(f"> {text}", "cyan"))
+        elif kind == "ask_opened" and not body.get("decided"):
+            self._ask = body
+        elif kind == "ask_resolved":
+            self._ask = None
 
     def _hear(self, told: Notification) -> None:
         kind = told.params.get("kind")
-        if kind in ("turn_started", "turn_ended", "turn_failed"):
-            self._running = kind == "turn_started"
-            if not self._running:
-                self._screen.end()
+        self._follow(str(kind), as_object(told.params.get("body")))
         if kind == "turn_failed":
             self._screen.note(f"the turn failed: {as_object(told.params.get('body')).get('message')}")
         self._screen.hear(told)
@@ -94,14 +112,22 @@ class _View:
     # ------------------------------------------------------------ typing
 
     def pipe(self) -> None:
-        """Every line of standard input is one prompt; leaves when the last has been answered."""
-        for line in sys.stdin:
+        """Every line of standard input is one prompt; leaves when the last has been answered.
+
+        Without a line it was for the transcript alone, and nothing is woken.
+        """
+        for number, line in enumerate(sys.stdin):
+            if number == 0:
+                self._attach()
+            if line.strip() == "/detach":
+                return
             if line.strip():
                 self._send(line.strip())
                 while self._prompts:
                     self._take()
 
     def talk(self) -> None:
+        self._attach()
         self._screen.note(f"attached to {self._name}; /detach or Ctrl-D leaves, Ctrl-C cancels the turn")
         pressed = False
         while True:
@@ -115,7 +141,7 @@ class _View:
                         return
                     if line.strip():
                         pressed = False
-                        self._send(line.strip())
+                        self._say(line.strip())
             except KeyboardInterrupt:
                 if pressed or not self._running:
                     return
@@ -123,8 +149,23 @@ class _View:
                 self._screen.note("cancelling ... (Ctrl-C again leaves)")
                 self._connection.notify("session/cancel", {"sessionId": self._name})
 
+    def _say(self, text: str) -> None:
+        """A line is a prompt, or while the agent asks something its answer."""
+        if self._ask is None:
+            self._send(text)
+            return
+        ids = [option["optionId"] for option in self._ask.get("options", ())]
+        choice = text if text in ids else _ANSWERS.get(text.lower())
+        if choice is None:
+            self._screen.note(f"the agent waits for an answer first: y, n, or one of {', '.join(ids)}")
+            return
+        params = {"sessionId": self._name, "askId": self._ask["askId"], "choice": choice, "by": "attach"}
+        self._connection.send("_acpmux/ask_respond", params)
+
     def _send(self, text: str) -> None:
-        meta = {"acpmux": {"promptId": "p" + secrets.token_hex(8)}}
+        prompt_id = "p" + secrets.token_hex(8)
+        self._typed.add(prompt_id)
+        meta = {"acpmux": {"promptId": prompt_id}}
         blocks = [{"type": "text", "text": text}]
         self._connection.notify("_acpmux/touch", {"sessionId": self._name})
         self._prompts.add(

@@ -113,6 +113,15 @@ def _home() -> Finding:
     return Finding("state folder", level, f"{paths.home}, {free_mb} MB free")
 
 
+def _config() -> Finding:
+    from acpmux.daemon import check_config
+
+    try:
+        return Finding("config", "ok", check_config())
+    except AcpmuxError as error:
+        return Finding("config", "broken", error.message, "no daemon starts with it")
+
+
 def _socket() -> Finding:
     paths = Paths.find(os.environ)
     wanted = paths.home / "acpmux.sock"
@@ -139,7 +148,7 @@ def _agents() -> Finding:
     found = [name for name, p in profiles.profiles().items() if name != "demo" and profiles.installed(p, path)]
     if found:
         return Finding("agents", "ok", ", ".join(found))
-    return Finding("agents", "without", "only the built-in demo agent", "how to install others: acpmux agents")
+    return Finding("agents", "without", "none but the demo agent and config.toml's own", "see: acpmux agents")
 
 
 def _linger() -> Finding:
@@ -170,6 +179,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _pidfd,
     _subreaper,
     _home,
+    _config,
     _socket,
     _daemon,
     _agents,

@@ -102,7 +102,10 @@ def _ended(name: str, what: str, told: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    click.echo(f"{name} is {what}; {len(told.get('ended', ()))} processes ended.")
+    ended = told.get("ended") or ()
+    click.echo(f"{name} is {what}" + (f"; ended: {len(ended)}" if ended else "; nothing of it ran") + ".")
+    for process in ended:
+        click.echo(f"  pid {process['pid']}  {process['command']}")
     left = told.get("left") or ()
     for process in left:
         click.echo(f"  left running: pid {process['pid']}  {process['command']}")

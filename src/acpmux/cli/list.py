@@ -1,5 +1,6 @@
 """`ls` and `info`: on no path of theirs is anything that takes time to import."""
 
+import os
 from typing import Any
 
 import click
@@ -41,7 +42,7 @@ def ls_command(status: str | None, as_json: bool) -> None:
     rows.sort(key=lambda row: row["lastActiveAt"], reverse=True)
     table = [_cells(row) for row in rows]
     columns(
-        ("NAME", "STATUS", "AGENT", "ACTIVE", "SLEEPS", "QUEUE", "TITLE"),
+        ("NAME", "STATUS", "AGENT", "ACTIVE", "SLEEPS", "QUEUE", "FOLDER", "TITLE"),
         table,
         {1: lambda cell: paint(cell, STATUS_COLOURS.get(cell.strip(), "bold"))},
     )
@@ -58,8 +59,16 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{span(-active)} ago",
         "-" if sleeps is None else f"in {span(sleeps)}",
         str(row["queued"]) if row["queued"] else "-",
+        _folder(row["cwd"]),
         title if len(title) <= 50 else title[:49] + "…",
     )
+
+
+def _folder(path: str) -> str:
+    """From the home folder on, and of a long one its end."""
+    home = os.path.expanduser("~")
+    short = "~" + path[len(home) :] if path == home or path.startswith(home + "/") else path
+    return short if len(short) <= 30 else "…" + short[-29:]
 
 
 @click.command("info", epilog="Examples:\n\n\b\n  acpmux info web\n  acpmux info web --json")

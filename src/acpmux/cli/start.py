@@ -10,7 +10,7 @@ import click
 from acpmux.cli import turn
 from acpmux.cli.output import json_option, paint, print_json
 from acpmux.client import Connection, connect
-from acpmux.errors import ConfigFault
+from acpmux.errors import AcpmuxError, ConfigFault
 
 START_BUDGET_S = 400.0  # two tries of 60 s to initialize and 120 s to a session; the daemon's own deadlines come first
 POLICIES = ("ask", "approve-reads", "approve-edits", "approve-all", "deny-all")
@@ -36,7 +36,7 @@ def _common(function: Any) -> Any:
 def _one_turn(function: Any) -> Any:
     """The text of `run` and `exec`, and how its turn is waited for."""
     for option in (
-        click.argument("text"),
+        click.argument("text", nargs=-1, required=True),
         click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end."),
         click.option(
             "--on-permission",
@@ -83,7 +83,9 @@ def new_command(prompt: str | None, detach: bool, as_json: bool, **options: Any)
 @_common
 @_one_turn
 @json_option
-def run_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
+def run_command(
+    text: tuple[str, ...], timeout: float | None, on_permission: str | None, as_json: bool, **options: Any
+) -> None:
     """Start a session, prompt it, print the reply. The session stays."""
     with connect() as connection:
         sys.exit(_run(connection, options, text, timeout, on_permission, as_json))
@@ -96,7 +98,9 @@ def run_command(text: str, timeout: float | None, on_permission: str | None, as_
 @_common
 @_one_turn
 @json_option
-def exec_command(text: str, timeout: float | None, on_permission: str | None, as_json: bool, **options: Any) -> None:
+def exec_command(
+    text: tuple[str, ...], timeout: float | None, on_permission: str | None, as_json: bool, **options: Any
+) -> None:
     """As run, then remove the session: nothing is left."""
     with connect() as connection:
         made: list[str] = []
@@ -111,27 +115,39 @@ def exec_command(text: str, timeout: float | None, on_permission: str | None, as
 def _run(
     connection: Connection,
     options: dict[str, Any],
-    text: str,
+    text: tuple[str, ...],
     timeout: float | None,
     on_permission: str | None,
     as_json: bool,
     made: list[str] | None = None,
 ) -> int:
-    begun = _new(connection, options, None, None)
+    prompt, prompt_id = turn.prompt_of(text), "p" + secrets.token_hex(8)
+    wish = on_permission or ("wait" if sys.stdin.isatty() and sys.stderr.isatty() else "deny")
+    try:
+        begun = _new(connection, options, prompt, prompt_id, wish)
+    except AcpmuxError as error:
+        if made is not None and error.session_id is not None:
+            made.append(error.session_id)
+        raise
     name, session_id = begun["_meta"]["acpmux"]["name"], begun["sessionId"]
     if made is not None:
         made.append(session_id)
-    prompt_id = "p" + secrets.token_hex(8)
     screen = turn.Screen(name, as_json, prompt_id)
-    connection.request("_acpmux/watch", {"sessionId": session_id}, 10.0)
-    wish = on_permission or ("wait" if sys.stdin.isatty() and sys.stderr.isatty() else "deny")
-    answer = turn.prompt_turn(connection, session_id, screen, text, prompt_id, wish, timeout)
+    connection.request("_acpmux/watch", {"sessionId": session_id, "afterSeq": 0}, 10.0, screen.hear)
+    later = "The session is removed with its turn" if made is not None else ""
+    answer = turn.prompt_turn(connection, session_id, screen, prompt, prompt_id, wish, timeout, later)
     if as_json:
         print_json(turn.reply_json(name, session_id, answer))
     return turn.exit_code(answer["_meta"]["acpmux"])
 
 
-def _new(connection: Connection, options: dict[str, Any], prompt: str | None, prompt_id: str | None) -> dict[str, Any]:
+def _new(
+    connection: Connection,
+    options: dict[str, Any],
+    prompt: str | None,
+    prompt_id: str | None,
+    on_permission: str | None = None,
+) -> dict[str, Any]:
     extras: dict[str, Any] = {
         "agent": options["agent"],
         "name": options["name"],
@@ -141,9 +157,15 @@ def _new(connection: Connection, options: dict[str, Any], prompt: str | None, pr
     if options["mcp_config"]:
         extras["mcpConfig"] = _config_text(options["mcp_config"])
     if prompt is not None:
-        extras["prompt"] = {"blocks": [{"type": "text", "text": prompt}], "promptId": prompt_id}
+        blocks = [{"type": "text", "text": prompt}]
+        extras["prompt"] = {"blocks": blocks, "promptId": prompt_id, "onPermission": on_permission}
     params: dict[str, Any] = {"cwd": os.path.abspath(options["cwd"]), "mcpServers": [], "_meta": {"acpmux": extras}}
-    return connection.request("session/new", params, START_BUDGET_S)
+    if sys.stderr.isatty():
+        click.echo(paint("starting the agent ...", "dim"), err=True)
+    begun: dict[str, Any] = connection.request("session/new", params, START_BUDGET_S)
+    for problem in begun["_meta"]["acpmux"].get("problems", ()):
+        click.echo(f"note: {problem}", err=True)
+    return begun
 
 
 def _config_text(path: str) -> dict[str, str]:

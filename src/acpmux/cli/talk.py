@@ -9,7 +9,7 @@ import click
 from acpmux.cli import turn
 from acpmux.cli.output import json_option, print_json, session_argument
 from acpmux.client import Connection, connect
-from acpmux.errors import StateFault, UsageFault
+from acpmux.errors import StateFault
 from acpmux.untyped import as_object, as_text
 
 ANSWER_BUDGET_S = 10.0  # the daemon answers from its log
@@ -21,7 +21,7 @@ ANSWER_BUDGET_S = 10.0  # the daemon answers from its log
     "  git diff | acpmux send web -\n  acpmux send web --json --timeout 60 'status?'",
 )
 @session_argument
-@click.argument("text")
+@click.argument("text", nargs=-1, required=True)
 @click.option("--no-wait", is_flag=True, help="Return once the prompt is stored.")
 @click.option("--steer", is_flag=True, help="Into the running turn, where the agent can take it.")
 @click.option("--timeout", type=float, metavar="S", help="Seconds to wait for the turn's end; exit code 3 then.")
@@ -30,7 +30,7 @@ ANSWER_BUDGET_S = 10.0  # the daemon answers from its log
 @json_option
 def send_command(
     name: str,
-    text: str,
+    text: tuple[str, ...],
     no_wait: bool,
     steer: bool,
     timeout: float | None,
@@ -41,14 +41,11 @@ def send_command(
     """Prompt a session; the reply streams in. A sleeping session wakes. TEXT "-" reads it from standard input."""
     if steer:
         raise StateFault("no agent here can take a prompt into its running turn yet; without --steer it queues")
-    if text == "-":
-        text = sys.stdin.read()
-    if not text.strip():
-        raise UsageFault("the prompt is empty")
+    prompt = turn.prompt_of(text)
     prompt_id = prompt_id or "p" + secrets.token_hex(8)
     with connect() as connection:
         if no_wait:
-            blocks = [{"type": "text", "text": text}]
+            blocks = [{"type": "text", "text": prompt}]
             params = {
                 "sessionId": name,
                 "prompt": blocks,
@@ -64,7 +61,13 @@ def send_command(
         watched = connection.request("_acpmux/watch", {"sessionId": name}, ANSWER_BUDGET_S)
         session_id = watched["sessionId"]
         screen = turn.Screen(name, as_json, prompt_id)
-        answer = turn.prompt_turn(connection, session_id, screen, text, prompt_id, on_permission, timeout)
+        row = connection.request("_acpmux/info", {"sessionId": session_id}, ANSWER_BUDGET_S, screen.hear)
+        ahead = row["queued"] + (row["status"] in ("running", "waiting"))
+        if ahead and not as_json:
+            screen.note(f"queued behind {ahead} prompt{'s' if ahead > 1 else ''}; Ctrl-C takes it back")
+        answer = turn.prompt_turn(connection, session_id, screen, prompt, prompt_id, on_permission, timeout)
+        if not as_json and not screen.spoke and answer["_meta"]["acpmux"].get("reply"):
+            click.echo(answer["_meta"]["acpmux"]["reply"])  # the outcome of an earlier prompt with this id
         if as_json:
             row = connection.request("_acpmux/info", {"sessionId": session_id}, ANSWER_BUDGET_S)
             print_json(turn.reply_json(row["name"], session_id, answer))

@@ -8,7 +8,7 @@ import click
 
 from acpmux.cli.output import paint
 from acpmux.client import Connection, Notification
-from acpmux.errors import AcpmuxError, BudgetSpent
+from acpmux.errors import AcpmuxError, BudgetSpent, UsageFault
 from acpmux.untyped import as_object, as_text
 
 ALL_DENIED = 5  # the contract's exit code for a turn whose every permission was denied
@@ -25,6 +25,11 @@ class Screen:
         self._mine = prompt_id is None
         self._open_line = False
         self._woke_at: float | None = None
+        self.spoke = False
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     def hear(self, told: Notification) -> None:
         if self._quiet:
@@ -49,6 +54,7 @@ class Screen:
         if kind == "agent_message_chunk":
             text = as_text(as_object(update.get("content")).get("text"))
             if text:
+                self.spoke = True
                 click.echo(text, nl=False)
                 self._open_line = not text.endswith("\n")
         elif kind == "tool_call":
@@ -66,9 +72,12 @@ class Screen:
         elif kind == "ask_opened":
             options = ", ".join(option["optionId"] for option in body.get("options", ()))
             self.note(f"the agent asks: {body.get('title')}   ({options})")
-            self.note(f"answer it with: acpmux allow {self._name}   or: acpmux deny {self._name}")
+            if not body.get("decided"):
+                self.note(f"answer it with: acpmux allow {self._name}   or: acpmux deny {self._name}")
         elif kind == "ask_resolved":
             self.note(f"{body.get('outcome')} by {body.get('by')}")
+        elif kind == "hibernated":
+            self.note("it sleeps; the next prompt wakes it")
         elif kind == "turn_ended" and body.get("stopReason") not in ("end_turn", None):
             self.note(f"the turn ended: {body['stopReason']}")
 
@@ -81,8 +90,12 @@ def prompt_turn(
     prompt_id: str,
     on_permission: str,
     budget_s: float | None,
+    later: str = "",
 ) -> dict[str, Any]:
-    """Sends one prompt, prints its turn, and returns the answer. Ctrl-C cancels the turn; a second one leaves at once.
+    """Sends one prompt, prints its turn, and returns the answer.
+
+    Ctrl-C cancels this prompt's turn, or takes the prompt back from the queue; a second one leaves at once. `later` is
+    what a person can do when the budget is spent.
 
     Raises: AcpmuxError; BudgetSpent after the budget, with the turn going on.
     """
@@ -97,19 +110,19 @@ def prompt_turn(
     except BudgetSpent:
         screen.end()
         raise BudgetSpent(
-            f"no end of the turn within {budget_s:g} s; it goes on. Its reply, later: acpmux last {session_id}"
+            f"no reply within {budget_s:g} s. " + (later or f"It goes on; its reply, later: acpmux last {screen.name}")
         ) from None
     except KeyboardInterrupt:
-        _cancel(connection, session_id, screen)
+        _cancel(connection, session_id, screen, prompt_id)
         raise
     finally:
         screen.end()
 
 
-def _cancel(connection: Connection, session_id: str, screen: Screen) -> None:
+def _cancel(connection: Connection, session_id: str, screen: Screen, prompt_id: str) -> None:
     """Asks for the end of the turn and waits a little for it, so that its last words are seen."""
     screen.note("cancelling ... (Ctrl-C again leaves at once)")
-    connection.notify("session/cancel", {"sessionId": session_id})
+    connection.notify("session/cancel", {"sessionId": session_id, "_meta": {"acpmux": {"promptId": prompt_id}}})
     deadline = time.monotonic() + CANCEL_BUDGET_S
     try:
         while True:
@@ -119,6 +132,14 @@ def _cancel(connection: Connection, session_id: str, screen: Screen) -> None:
             screen.hear(told)
     except AcpmuxError:
         return
+
+
+def prompt_of(words: tuple[str, ...]) -> str:
+    """The prompt of a command line: its words, or standard input for "-". Raises: UsageFault when it is empty."""
+    text = sys.stdin.read() if words == ("-",) else " ".join(words)
+    if not text.strip():
+        raise UsageFault("the prompt is empty")
+    return text
 
 
 def exit_code(meta: dict[str, Any]) -> int:

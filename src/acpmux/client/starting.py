@@ -64,4 +64,5 @@ def _tail(output: str) -> str:
             lines = file.read().strip().splitlines()
     except OSError:
         lines = []
+    lines = [line.removeprefix("acpmux: ") for line in lines]
     return f"{' / '.join(lines[-3:])[:500]}" if lines else f"it said nothing; see {os.path.dirname(output)}/daemon.log"

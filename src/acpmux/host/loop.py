@@ -65,7 +65,8 @@ class Host:
         signal.signal(signal.SIGCHLD, _noted)
         signal.signal(signal.SIGTERM, self._told_to_end)
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
-        self._unlinked = self.timers.after(FIRST_LINK_S, self.duties.end_alone)
+        self.linked = False
+        self._unlinked = self.timers.after(FIRST_LINK_S, self._nobody_came)
 
     def run(self) -> None:
         """Serves until all is over and told, or nobody is there to be told."""
@@ -74,6 +75,11 @@ class Host:
                 key.data(key, mask)
             self.timers.run_due()
         self._listener.close()
+
+    def _nobody_came(self) -> None:
+        self.linked = True
+        self.duties.end_alone()
+        self._go_if_over()
 
     def _told_to_end(self, *_: Any) -> None:
         self.timers.after(0, self.duties.end_alone)
@@ -97,7 +103,7 @@ class Host:
         if not secrets.compare_digest(token, self.spec.token.encode()) or not low <= hostframe.VERSION <= high:
             link.close()
             return
-        link.proven = True
+        link.proven = self.linked = True
         self.timers.cancel(self._unlinked)
         if self.link is not None:
             self.link.close()
@@ -164,7 +170,7 @@ class Host:
 
     def _go_if_over(self) -> None:
         """Nobody is linked and the harness is gone: what is left is what it said, which waits for the next daemon."""
-        if self.outcome is not None and self.link is None and not self.outbox.kept_bytes:
+        if self.outcome is not None and self.link is None and self.linked and not self.outbox.kept_bytes:
             self.over = True
 
     # ------------------------------------------------------------ processes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acpmux.census.verdict import command_text
-from acpmux.errors import AcpmuxError, Internal
+from acpmux.errors import AcpmuxError, Internal, StartTimeout
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
 from acpmux.hub.replay import given_answers
@@ -159,8 +159,8 @@ class Effects:
         try:
             await self._bring_up(incarnation)
         except AcpmuxError as error:
-            if error.detail == "spawn":
-                raise  # a program that is missing stays missing
+            if error.detail == "spawn" or isinstance(error, StartTimeout):
+                raise  # a program that is missing stays missing, and one that hung for a minute would hang for another
             log.info("wake tried again session=%s code=%s", self._actor.session_id, error.code)
             await self._engine.clock.sleep(WAKE_RETRY_S)
             await self._bring_up(incarnation)

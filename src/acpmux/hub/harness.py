@@ -371,4 +371,4 @@ def _object(payload: bytes) -> dict[str, Any]:
 def _exit_text(event: m.HarnessExited) -> str:
     lines = event.stderr.strip().splitlines()
     said = f"; it said: {' / '.join(lines[-3:])[:500]}" if lines else " and said nothing"
-    return f"the agent exited at its start {event.how}{said}. Try its command by itself, then: acpmux wake NAME"
+    return f"the agent exited at its start {event.how}{said}. Try its command by itself"

@@ -101,7 +101,8 @@ class Hub:
         """Raises: UsageFault for a name that can't be one, NameTaken when an open session has it."""
         if not name or len(name) > NAME_LIMIT or not all(c.isalnum() or c in "._-" for c in name) or name[0] in "-.":
             raise UsageFault(
-                f"{name[:80]!r} can't be a session's name: up to {NAME_LIMIT} letters, digits, '.', '_' and '-'"
+                f"{name[:80]!r} can't be a session's name: up to {NAME_LIMIT} letters, digits, '.', '_' and '-', "
+                "the first of them a letter, a digit or '_'"
             )
         for actor in self._actors.values():
             if actor.session.checkpoint.name == name:
@@ -150,7 +151,7 @@ class Hub:
         there = [row["name"] for row in self.agents() if row["installed"] and row["name"] != "demo"]
         if len(there) == 1:
             return there[0]
-        found = f"these are installed: {', '.join(there)}" if there else "none is installed yet"
+        found = f"these are installed: {', '.join(there)}" if there else "only the built-in one (-a demo) is here"
         raise UsageFault(
             f"which agent? Say it with -a NAME or set default_agent in config.toml; {found}. See: acpmux agents"
         )
@@ -164,7 +165,12 @@ class Hub:
         and the error names it.
         """
         name = new.agent or self._default_agent()
-        profile, agent = self._agent(name)
+        try:
+            profile, agent = self._agent(name)
+        except UnknownAgent as error:
+            if new.agent is None:
+                error.message = f"default_agent in config.toml: {error.message}"
+            raise
         if new.name is not None:
             self.check_name(new.name)
         actor = self._add(Session(self._checkpoint(new, profile, agent), self._live(agent)), Seq(0))
@@ -179,10 +185,12 @@ class Hub:
                 self._parts.spawn("first-prompt", self._quietly(actor, new.prompt))
             await actor.ask(m.WakeAsked)
         except AcpmuxError as error:
-            if new.prompt is None:
+            if new.prompt is None and not actor.session.checkpoint.queue:
                 await actor.ask(lambda token: m.StopAsked(token, purge=True))
-            else:
+            else:  # also where a prompt came while it started
+                name = actor.session.checkpoint.name
                 error.session_id = actor.session_id
+                error.message += f". The prompt is kept; try again: acpmux wake {name}"
             raise
         return actor
 

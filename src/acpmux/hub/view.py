@@ -48,6 +48,7 @@ def row(actor: Actor) -> dict[str, Any]:
         "lastSeq": actor.seq,
         "clients": len(live.clients),
         "refusals": checkpoint.refusals,
+        "problems": list(live.problems),
     }
 
 

@@ -89,10 +89,21 @@ async def _initialize(harness: Harness, plan: WakePlan) -> acp.Capabilities:
             response = await harness.call("initialize", acp.initialize_params())
     except TimeoutError:
         raise StartTimeout(
-            f"the agent did not answer initialize within {budget_s:g} s. Is `{plan.checkpoint.command[0]}` "
-            "an ACP agent, and does it start by itself? A longer deadline: [start] initialize in config.toml"
+            f"the agent did not answer initialize within {budget_s:g} s{_noise(harness)}. Is "
+            f"`{' '.join(plan.checkpoint.command)[:200]}` an ACP agent, and does it start by itself? "
+            "A longer deadline: [start] initialize in config.toml"
         ) from None
     return acp.parse_initialize(require(response, "initialize failed"))
+
+
+def _noise(harness: Harness) -> str:
+    """What it printed instead, in a few words."""
+    for said in harness.early:
+        if isinstance(said, m.Noise):
+            return f" and printed what is no message ({said.reason[:80]}: {said.sample[:80]!r})"
+        if isinstance(said, m.OtherNotification) and said.method == "_acpmux/oversized":
+            return " and printed a line that is too long"
+    return ""
 
 
 async def _session(harness: Harness, plan: WakePlan, capabilities: acp.Capabilities) -> tuple[acp.SessionReply, str]:

@@ -6,12 +6,13 @@ from typing import Any
 
 from acpmux.hub.actor import Actor
 from acpmux.hub.view import deadline_ms, status
-from acpmux.model.record import Kind, Record
+from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Hold, State
 from acpmux.rules import idle
 from acpmux.wire.mux import rfc3339
 
-STORY_RECORDS = 12  # what fits on a screen beside the rest
+STORY_RECORDS = 200  # read for it: many refusals in a row are one step
+STORY_STEPS = 12  # what fits on a screen beside the rest
 
 _TOLD = (
     Kind.CREATED,
@@ -59,9 +60,23 @@ async def why(actor: Actor) -> dict[str, Any]:
             "reason": refusal.reason,
             "blockers": [{"pid": pid, "command": command} for pid, command in refusal.blockers],
         },
-        "story": [{"at": rfc3339(row.record.at_ms), "text": tell(row.record)} for row in rows],
+        "story": _story(rows),
         "lastError": checkpoint.last_error,
     }
+
+
+def _story(rows: list[Stored]) -> list[dict[str, Any]]:
+    """The last steps, a row of equal ones as one, told by its last."""
+    story: list[tuple[int, str, int]] = []
+    for row in rows:
+        text = tell(row.record)
+        times = story[-1][2] + 1 if story and story[-1][1] == text else 1
+        story[-1:] = [] if times > 1 else story[-1:]
+        story.append((row.record.at_ms, text, times))
+    return [
+        {"at": rfc3339(at_ms), "text": text if times == 1 else f"{text} ({times} times)"}
+        for at_ms, text, times in story[-STORY_STEPS:]
+    ]
 
 
 def _hold(actor: Actor, hold: Hold) -> dict[str, Any]:

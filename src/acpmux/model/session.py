@@ -201,6 +201,7 @@ class Live:
     host_seq: int = 0  # a HostSeq
     pid: int | None = None
     host_pid: int | None = None
+    problems: tuple[str, ...] = ()  # of this start: servers that are not there, configurations that were not understood
     want: Want = Want.NOTHING
     want_all: bool = False
     ending: bool = False

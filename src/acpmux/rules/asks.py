@@ -26,6 +26,8 @@ def permission_asked(draft: Draft, event: PermissionRequest) -> None:
     """Opens the ask, and answers it at once where policy or the prompt's sender has decided."""
     ask_id = AskId(f"a{draft.live.host_seq}-{len(draft.records)}")
     turn = draft.checkpoint.turn
+    choice = _decided(draft.checkpoint.policy, event.tool_kind)
+    wish = turn.prompt.on_permission if turn else OnPermission.WAIT
     draft.record_tail(
         Kind.ASK_OPENED,
         "params",
@@ -37,13 +39,12 @@ def permission_asked(draft: Draft, event: PermissionRequest) -> None:
         toolKind=event.tool_kind,
         options=[{"optionId": o.option_id, "name": o.name, "kind": o.kind} for o in event.options],
         requestId=json.loads(event.request_id),
+        decided=choice is not None or wish is not OnPermission.WAIT or bool(turn and turn.cancelling),
     )
     ask = draft.checkpoint.asks[-1]
     if turn and turn.cancelling:
         _resolve(draft, ask, None, "cancel", "cancelled")
         return
-    choice = _decided(draft.checkpoint.policy, event.tool_kind)
-    wish = turn.prompt.on_permission if turn else OnPermission.WAIT
     if choice is None and wish is not OnPermission.WAIT:
         choice = "deny"
     if choice is None:
@@ -89,7 +90,11 @@ def answered(draft: Draft, event: AskAnswered) -> None:
     asks = draft.checkpoint.asks
     ask = next((a for a in asks if event.ask_id in (None, a.ask_id)), None)
     if ask is None:
-        text = "nothing waits for an answer here" if event.ask_id is None else f"{event.ask_id} is answered already"
+        text = (
+            "nothing waits for an answer here"
+            if event.ask_id is None
+            else f"{event.ask_id} is answered already, or was never asked"
+        )
         draft.do(Reject(event.token, "no_such_ask", f"{text}; see: acpmux pending"))
         return
     option = pick(ask.options, event.choice)

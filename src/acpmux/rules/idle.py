@@ -5,6 +5,7 @@ from acpmux.rules.draft import Draft
 from acpmux.rules.messages import Arm, Disarm
 
 OWN_TURN_QUIET_S = 10.0  # output outside a prompt has no end mark in ACP v1; this much quiet is one
+REFUSED_S = 0.5  # the shortest period behind a refusal: each is a record and a census
 RETRY_CAP_S = 30.0  # an unstable listing is tried again after 1, 2, 4 ... 30 s rather than a whole period
 
 OWN_TURN_KINDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"})
@@ -87,6 +88,7 @@ def restart(draft: Draft) -> None:
     """A whole period from now on."""
     after = idle_after_s(draft.session)
     if after is not None:
+        after = max(after, REFUSED_S) if draft.live.refused else after
         draft.set(idle_from=draft.now)
         _arm(draft, draft.now + after)
 

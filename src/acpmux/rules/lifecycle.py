@@ -151,7 +151,7 @@ def _woke(draft: Draft, event: m.Woke) -> None:
         places=list(event.places),
         servers=[list(server) for server in event.servers],
     )
-    draft.set(pid=event.pid, host_pid=event.host_pid)
+    draft.set(pid=event.pid, host_pid=event.host_pid, problems=event.problems)
     for token in draft.live.wakers:
         draft.do(m.Done(token))
     draft.set(wakers=())

@@ -22,7 +22,9 @@ class PromptAsked:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    pass
+    """The running turn, else every prompt that has not begun; with `prompt_id` that prompt alone, queued or running."""
+
+    prompt_id: PromptId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,4 +95,4 @@ def finish_waiting(draft: Draft, ended: tuple[Ended, ...], left: tuple[Ended, ..
 
 def down(draft: Draft) -> None:
     """No harness any more: what was known of it is void."""
-    draft.set(pid=None, host_pid=None, own_turn_at=None, host_seq=0)
+    draft.set(pid=None, host_pid=None, own_turn_at=None, host_seq=0, problems=())

@@ -127,10 +127,12 @@ def _fail(draft: Draft, prompt_id: PromptId, code: str, message: str, asked: int
 
 
 def cancel_asked(draft: Draft, event: CancelAsked) -> None:
-    """Cancels the running turn; without one, every prompt that has not begun."""
-    turn = draft.checkpoint.turn
-    if turn is None:
+    """Cancels the running turn, or without one every prompt that has not begun; or only the prompt that is named."""
+    turn, only = draft.checkpoint.turn, event.prompt_id
+    if turn is None or only not in (None, turn.prompt.prompt_id):
         for prompt in draft.checkpoint.queue:
+            if only not in (None, prompt.prompt_id):
+                continue
             draft.record_tail(
                 Kind.TURN_ENDED,
                 "result",

@@ -80,7 +80,9 @@ class Methods:
             return
         actor = self._hub.find(named)
         if method == "session/cancel":
-            actor.tell(m.CancelAsked())
+            meta = mux.parse(params, mux.CancelParams).meta
+            prompt_id = meta.acpmux.prompt_id if meta and meta.acpmux else None
+            actor.tell(m.CancelAsked(None if prompt_id is None else PromptId(prompt_id)))
         elif not method.startswith(("_acpmux/", "$/")):
             actor.tell(m.NotificationAsked(method, params))
 
@@ -127,7 +129,8 @@ class Methods:
         )
         if client.asks_itself:
             client.follow(actor, actor.seq, True)
-        meta = {"name": actor.session.checkpoint.name} | ({"promptId": prompt.prompt_id} if prompt else {})
+        meta: dict[str, Any] = {"name": actor.session.checkpoint.name, "problems": list(actor.session.live.problems)}
+        meta |= {"promptId": prompt.prompt_id} if prompt else {}
         return with_settings(actor, {"sessionId": actor.session_id, "_meta": {"acpmux": meta}})
 
     async def _load(self, client: Connection, params: bytes) -> Any:
@@ -232,7 +235,7 @@ class Methods:
         actor = self._hub.find(told.session_id)
         after = actor.seq if told.after_seq is None else told.after_seq
         if not 0 <= after <= actor.seq:
-            raise UsageFault(f"afterSeq {after} is not between 0 and {actor.seq}")
+            raise UsageFault(f"record {after} is not there: the log holds 1 to {actor.seq}")
         if told.limit is not None:
             after = max(after, actor.seq - max(0, told.limit))
         client.follow(actor, Seq(after), attach)
@@ -266,12 +269,14 @@ class Methods:
         return b'{"lastSeq":' + str(actor.seq).encode() + b',"events":[' + events + b"]}"
 
     async def _hibernate(self, client: Connection, params: bytes) -> Any:
-        await self._session(params).ask(m.SleepAsked)
-        return {}
+        actor = self._session(params)
+        await actor.ask(m.SleepAsked)
+        return view.row(actor)
 
     async def _wake(self, client: Connection, params: bytes) -> Any:
-        await self._session(params).ask(m.WakeAsked)
-        return {}
+        actor = self._session(params)
+        await actor.ask(m.WakeAsked)
+        return view.row(actor)
 
     async def _kill(self, client: Connection, params: bytes, close: bool = False, purge: bool = False) -> Any:
         told = mux.parse(params, mux.KillParams)

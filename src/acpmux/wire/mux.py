@@ -80,6 +80,10 @@ class PromptParams(SessionParams):
     meta: PromptMeta | None = msgspec.field(default=None, name="_meta")
 
 
+class CancelParams(SessionParams):
+    meta: PromptMeta | None = msgspec.field(default=None, name="_meta")
+
+
 class EnqueueParams(SessionParams):
     prompt: msgspec.Raw
     prompt_id: str | None = None
