@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c '
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-real bench bench-census format clean
+.PHONY: demo test test-real bench bench-census crash format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/acpmux demo
@@ -30,6 +30,9 @@ bench-census: $(VENV)/installed-dev
 	$(BIN)/python bench/retire_race.py --tries 4000 --at-once 3
 	$(BIN)/python bench/retire_race.py --tries 1000 --load 1000
 	$(BIN)/python bench/census_cost.py
+
+crash: $(VENV)/installed-dev
+	$(BIN)/python bench/crash.py --daemons 1000 --hosts 300
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix src tests bench

@@ -45,6 +45,7 @@ def run() -> int:
         print(f"acpmux: {error.message}", file=sys.stderr)
         return error.exit_code
     finally:
+        paths.tidy()
         lock.release()
 
 

@@ -72,6 +72,13 @@ class Paths:
         if not places.fits(str(self.host_folder(_ANY_HOST) / "sock")):  # the longest of them
             private_folder(Path(places.short_folder(str(self.home))), link_allowed=False)
 
+    def tidy(self) -> None:
+        """Takes the short socket folder away when nothing is in it any more."""
+        try:
+            os.rmdir(places.short_folder(str(self.home)))
+        except OSError:
+            return  # none, or a host that lives on still listens there
+
     def acquire_lock(self) -> Lock | None:
         """The lock of the one daemon of this home, None when another one holds it."""
         fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -84,7 +84,7 @@ def run() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="acpmux")
         sys.stdout.flush()
-    except SystemExit as leave:
+    except SystemExit:
         if sys.stdout is output:
             raise
         code = 0  # click has put a stand-in there: the reader of our output has seen enough
