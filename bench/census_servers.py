@@ -271,7 +271,7 @@ def settled(acpmux: Acpmux) -> list[dict[str, Any]]:
 
 def verdicts(rows: list[dict[str, Any]], named: Servers, folder: Path) -> dict[str, str]:
     known = {row["server"] for row in rows if row["verdict"] == "server"}
-    found = {name: "known" if name in known else "not running" for name in named}
+    found = {name: "known" if name in known else "not known" for name in named}
     others = [row for row in rows if row["verdict"] == "other"]
     roots = [row for row in others if row["ppid"] not in {other["pid"] for other in others}]
     found["(somebody else)"] = "; ".join(shown_as(row, folder) for row in roots) or "nobody"
