@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from acpmux.census import ps
 from acpmux.census.identity import Resolved, matches, shown
-from acpmux.census.launch import Launching
 from acpmux.census.readers import READERS, read
 from acpmux.census.table import CensusError, Stat
-from acpmux.model.process import Row
+from acpmux.model.process import Launching, Row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -7,26 +7,13 @@ import json
 import os
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from acpmux.census.identity import Resolved, Shown, shown
-from acpmux.model.process import LaunchRecord, Server
+from acpmux.model.process import Launching, LaunchRecord, Server
 
 BUDGET_S = 3.0  # SPEC section 3; a local file takes microseconds, a network home a second
-
-
-class Launching(NamedTuple):
-    """What names the servers: the harness's command, folder and environment, and whose configurations it reads."""
-
-    command: tuple[str, ...]
-    cwd: str
-    env: Mapping[str, str]
-    configs: tuple[str, ...] = ()
-
-    @property
-    def home(self) -> str:
-        return self.env.get("HOME") or os.path.expanduser("~")
 
 
 class Launch(NamedTuple):

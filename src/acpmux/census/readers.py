@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from acpmux.census.launch import Launching
 from acpmux.census.sources import (
     Found,
     Named,
@@ -19,6 +18,7 @@ from acpmux.census.sources import (
     parse_toml,
     project_root,
 )
+from acpmux.model.process import Launching
 
 _CLAUDE_VAR = re.compile(r"\$\{([^}]+)\}")
 _GEMINI_VAR = re.compile(r"\$(?:(\w+)|\{([^}]+)\})")
@@ -40,7 +40,7 @@ def _claude(reading: Reading) -> None:
     """User, project and local servers, then those of `--mcp-config`; with `--strict-mcp-config` only the last."""
     given, strict = _claude_arguments(reading.at.command)
     if not strict:
-        home = reading.at.env.get("CLAUDE_CONFIG_DIR") or reading.at.home
+        home = reading.at.env.get("CLAUDE_CONFIG_DIR") or reading.home
         path = os.path.join(home, ".claude.json")
         user = reading.file(path, parse_json)
         reading.add(path, user.get("mcpServers"), _claude_server)
@@ -100,7 +100,7 @@ def _claude_text(text: str, env: Mapping[str, str]) -> str:
 
 def _codex(reading: Reading) -> None:
     """The system's, the user's, and in a trusted project the project's own, from its root down to the folder."""
-    home = reading.at.env.get("CODEX_HOME") or os.path.join(reading.at.home, ".codex")
+    home = reading.at.env.get("CODEX_HOME") or os.path.join(reading.home, ".codex")
     paths = ["/etc/codex/config.toml", os.path.join(home, "config.toml")]
     layers = [(path, reading.file(path, parse_toml)) for path in paths]
     root = project_root(reading.at.cwd)
@@ -132,7 +132,7 @@ def _gemini(reading: Reading) -> None:
     env = reading.at.env
     paths = (
         env.get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH") or "/etc/gemini-cli/system-defaults.json",
-        os.path.join(env.get("GEMINI_CLI_HOME") or reading.at.home, ".gemini/settings.json"),
+        os.path.join(env.get("GEMINI_CLI_HOME") or reading.home, ".gemini/settings.json"),
         os.path.join(reading.at.cwd, ".gemini/settings.json"),
         env.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH") or "/etc/gemini-cli/settings.json",
     )
@@ -165,13 +165,13 @@ def _gemini_text(text: str, env: Mapping[str, str]) -> str:
 def _opencode(reading: Reading) -> None:
     """Global, `OPENCODE_CONFIG`, the project's from its root down, `.opencode`, then `OPENCODE_CONFIG_CONTENT`."""
     env = reading.at.env
-    home = os.path.join(env.get("XDG_CONFIG_HOME") or os.path.join(reading.at.home, ".config"), "opencode")
+    home = os.path.join(env.get("XDG_CONFIG_HOME") or os.path.join(reading.home, ".config"), "opencode")
     folders = between(project_root(reading.at.cwd), reading.at.cwd)
     names = ("opencode.json", "opencode.jsonc")
     paths = [os.path.join(home, name) for name in ("config.json", *names)]
     paths += [env["OPENCODE_CONFIG"]] if env.get("OPENCODE_CONFIG") else []
     paths += [os.path.join(folder, name) for folder in folders for name in names]
-    paths += [os.path.join(folder, ".opencode", name) for folder in (reading.at.home, *folders) for name in names]
+    paths += [os.path.join(folder, ".opencode", name) for folder in (reading.home, *folders) for name in names]
     paths += [os.path.join(env["OPENCODE_CONFIG_DIR"], name) for name in names if env.get("OPENCODE_CONFIG_DIR")]
     layers = [(path, reading.file(path, parse_json)) for path in dict.fromkeys(paths)]
     if env.get("OPENCODE_CONFIG_CONTENT"):

@@ -10,8 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
-from acpmux.census.launch import Launching
-from acpmux.model.process import Server
+from acpmux.model.process import Launching, Server
 
 MAX_BYTES = 32 * 1024 * 1024  # claude keeps its history in .claude.json; it grows to megabytes
 
@@ -46,6 +45,10 @@ class Reading:
         self._by_name: dict[str, Named] = {}
         self._problems: list[str] = []
         self._places: list[str] = []
+
+    @property
+    def home(self) -> str:
+        return self.at.env.get("HOME") or os.path.expanduser("~")
 
     def found(self) -> Found:
         return Found(tuple(self._by_name.values()), tuple(self._problems), tuple(self._places))

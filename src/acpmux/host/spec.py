@@ -3,8 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
-from acpmux.census.launch import Launching
-from acpmux.model.process import CoreRule, Server
+from acpmux.model.process import CoreRule, Launching, Server
 
 
 class Spec(NamedTuple):

@@ -3,6 +3,7 @@
 NamedTuples and the standard library only: the host imports this module and must stay small.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -70,6 +71,15 @@ class Server(NamedTuple):
     args: tuple[str, ...]
     marker: str | None
     source: str
+
+
+class Launching(NamedTuple):
+    """What names the servers: the harness's command, folder and environment, and whose configurations it reads."""
+
+    command: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    configs: tuple[str, ...] = ()
 
 
 class LaunchRecord(NamedTuple):

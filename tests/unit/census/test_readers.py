@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from acpmux.census.launch import Launching
 from acpmux.census.readers import read
 from acpmux.census.sources import Found
+from acpmux.model.process import Launching
 
 FS = {"command": "npx", "args": ["-y", "fs", "/tmp"]}
 
