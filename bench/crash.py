@@ -39,6 +39,8 @@ class Run:
         """Each session gets a prompt when it has none; a daemon that dies meanwhile may leave it unaccepted."""
         for row in self.rows():
             name = row["name"]
+            if row["queued"] and row["status"] == "hibernated":  # a daemon start wakes nothing, so somebody must
+                self.product.run("wake", name)
             if not row["queued"] and row["status"] in ("ready", "hibernated"):
                 prompt_id = f"{name}-{len(self.asked[name])}"
                 text = json.dumps(
@@ -157,6 +159,9 @@ def main() -> int:
         until = time.monotonic() + 60
         while any(row["queued"] or row["status"] not in ("ready", "hibernated") for row in run.rows()):
             assert time.monotonic() < until, run.rows()
+            for row in run.rows():
+                if row["queued"] and row["status"] == "hibernated":
+                    product.run("wake", row["name"])
             time.sleep(0.2)
         run.check_books()
         subprocess.run(
