@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ class UnixHostLauncher:
         log_fd = os.open(log_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _FIRST_STAGE, str(_SOURCE)],
+                orphans.host_program("__main__"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_fd,
@@ -166,10 +165,6 @@ async def _over(folder: Path, gone: "asyncio.Future[None]") -> None:
         how = await orphans.end_host(folder)
         log.warning("host out of reach host=%s ended=%s", folder.name, how)
         await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
-
-
-_SOURCE = Path(__file__).resolve().parent.parent.parent
-_FIRST_STAGE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.__main__ import main; main()"
 
 
 def _orders(spec: LaunchSpec, folder: Path, socket_path: Path, token: str) -> Spec:

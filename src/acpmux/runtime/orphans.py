@@ -62,17 +62,16 @@ async def end_left(session_id: SessionId) -> list[Any]:
     return json.loads(await _remains("session", session_id) or b"[]")
 
 
+def host_program(module: str) -> list[str]:
+    """How a module of the host's room is run as a program: isolated, without site packages, from this source tree."""
+    stage = f"import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.{module} import main; main()"
+    return [sys.executable, "-I", "-S", "-c", stage, str(Path(__file__).resolve().parents[2])]
+
+
 async def _remains(*words: str) -> bytes | None:
     """Runs the one program that may end them. None when it took too long: somebody can't be killed."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *(
-            "-I",
-            "-S",
-            "-c",
-            "import sys; sys.path.insert(0, sys.argv.pop(1)); from acpmux.host.remains import main; main()",
-        ),
-        str(Path(__file__).resolve().parent.parent.parent),
+        *host_program("remains"),
         *words,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
