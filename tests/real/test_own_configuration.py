@@ -7,7 +7,7 @@ from real import install
 from real.agents import RealAgent
 from real.conftest import Acpmux
 from real.model_servers import ModelServer
-from real.test_sleep_and_wake import identity, processes
+from real.test_sleep_and_wake import alive, identity, processes
 
 SERVER = """
 import json, sys
@@ -45,8 +45,9 @@ def test_session_sleeps_with_the_servers_of_its_own_configuration_and_they_come_
     acpmux: Acpmux, agent: RealAgent, model: ModelServer, tmp_path: Path
 ) -> None:
     start(acpmux, agent, tmp_path)
-    there = {row["pid"]: identity(row["pid"]) for row in processes(acpmux)}
-    assert {row["server"] for row in processes(acpmux) if row["verdict"] == "server"} == {"files", "mini"}
+    shown = processes(acpmux)
+    there = alive(shown)
+    assert {row["server"] for row in shown if row["verdict"] == "server"} == {"files", "mini"}
     acpmux.until("s", "hibernated")
     assert not [pid for pid, born in there.items() if identity(pid) == born]
     assert "again" in acpmux("send", "s", "again")

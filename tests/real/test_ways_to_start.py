@@ -16,7 +16,7 @@ from real import install
 from real.agents import AGENTS, environment
 from real.conftest import Acpmux
 from real.model_servers import ModelServer, openai
-from real.test_sleep_and_wake import identity, servers
+from real.test_sleep_and_wake import alive, identity, servers
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def test_its_own_processes_are_known_and_it_sleeps_with_nothing_left(name: str, 
         acpmux.wait_for_servers("s", {"files", "time"})
         rows = acpmux.json("ps", "s")["processes"]
         assert {row["verdict"] for row in rows} == {"harness", "server", "under-server"}, acpmux("ps", "s")
-        there = {row["pid"]: identity(row["pid"]) for row in rows}
+        there = alive(rows)
         acpmux("hibernate", "s")
-        assert not [pid for pid, start in there.items() if identity(pid) == start]
+        assert not [pid for pid, born in there.items() if identity(pid) == born]
     finally:
         model.stop()
         acpmux("daemon", "shutdown", "--end-agents", "--all")
