@@ -157,7 +157,7 @@ class Bench:
         """Everything of this session that is neither the agent nor its servers, also what hides its environment."""
         rows = self.acpmux.json("ps", "s")["processes"]
         own = {row["pid"] for row in rows if row["verdict"] in ("harness", "server", "under-server")}
-        found = {row.identity for row in carriers(self._mark) if row.pid not in own}
+        found = {row.identity for row in carriers((self._mark,)) if row.pid not in own}
         listed = (identity_of(row["pid"]) for row in rows if row["pid"] not in own)
         return found | {identity for identity in listed if identity is not None}
 

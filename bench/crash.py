@@ -169,7 +169,7 @@ def main() -> int:
         )
         time.sleep(0.5)
         FAULTS["process left"] += len(_agents(product)) + sum(
-            len(carriers(f"ACPMUX_SESSION_ID={one}".encode())) for one in session_ids
+            len(carriers((f"ACPMUX_SESSION_ID={one}".encode(),))) for one in session_ids
         )
     print(f"daemons killed: {told.daemons}, hosts killed: {told.hosts}, {time.monotonic() - began:.0f} s")
     print(f"turns ended normally: {COUNTS['turn_ended']}, with an unknown or failed outcome: {COUNTS['turn_failed']}")

@@ -8,9 +8,10 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 from acpmux.agents import profiles
-from acpmux.errors import AcpmuxError, OwnFault
+from acpmux.errors import AcpmuxError, ConfigFault, OwnFault
 from acpmux.hub.hub import Hub, Parts
 from acpmux.hub.launch import Surroundings
 from acpmux.paths import Paths
@@ -59,13 +60,28 @@ def check_config() -> str:
     for name in {config.default_agent, *(agent.profile for agent in config.agents)} - {None}:
         if name not in {agent.name for agent in config.agents}:
             profiles.find(str(name))
+    for agent in config.agents:
+        _check_pool(agent, path)
     named = ", ".join(agent.name for agent in config.agents)
     return f"{path}: {f'agents {named}' if named else 'no agents of its own'}" if path.exists() else f"no {path}"
+
+
+def _check_pool(agent: configfile.AgentConfig, where: Path) -> None:
+    if agent.pool and not profiles.find(agent.profile or agent.name).poolable:
+        raise ConfigFault(
+            f"{where}: agents.{agent.name}.pool must be 0: its folder does not come with the session request, "
+            "so it can't be started ahead of one"
+        )
 
 
 async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
     for left in await orphans.end_orphans(paths, adopted):
         log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
+
+
+def _memory_bytes() -> int:
+    """What the machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 async def _serve(paths: Paths, config: configfile.Config) -> int:
@@ -80,7 +96,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
                 SystemClock(),
                 launcher,
                 tasks.spawn,
-                Surroundings(dict(os.environ), str(paths.socket)),
+                Surroundings(dict(os.environ), str(paths.socket), _memory_bytes()),
                 profiles.profiles(),
                 profiles.find,
                 lambda profile: profiles.installed(profile, os.environ.get("PATH", os.defpath)),
@@ -93,6 +109,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
             asyncio.get_running_loop().add_signal_handler(number, done.set)
         server = UnixServer(hub, paths, tasks, done.set)
         await server.start()
+        hub.keep_ready()
         log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))
         await done.wait()
         await server.close()

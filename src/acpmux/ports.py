@@ -88,7 +88,8 @@ class LaunchSpec:
     """Everything a host needs to start one harness. `env` is the whole environment and is never stored or logged.
 
     For the launch record: `servers` is what acpmux configured, `configs` whose own configurations name more.
-    `retire_signal` is "term" or "kill". `direct` hosts end their harness when the daemon's link closes.
+    `retire_signal` is "term" or "kill". `direct` hosts end their harness when the daemon's link closes. One that is
+    kept ready has no session and no servers yet: they come with `take`.
     """
 
     host_id: HostId
@@ -140,6 +141,11 @@ class HostLink(Protocol):
     def host_pid(self) -> int: ...
 
     @property
+    def welcome(self) -> Mapping[str, Any]:
+        """The header of the host's `welcome`."""
+        ...
+
+    @property
     def retiring(self) -> bool:
         """True where the host was past the first signal of a retirement when it was linked."""
         ...
@@ -153,7 +159,7 @@ class HostLink(Protocol):
     def retire_cancel(self) -> None: ...
 
     async def request(self, kind: str, budget_s: float, /, **header: Any) -> Mapping[str, Any]:
-        """Sends `core`, `settle`, `retire`, `end` or `census` and returns the answer's header with its kind under `t`.
+        """Sends `core`, `take`, `settle`, `retire`, `end` or `census`; returns the answer's header, its kind under `t`.
 
         Raises: HostLost; BudgetSpent when nothing came in time.
         """
@@ -186,10 +192,10 @@ class HostLauncher(Protocol):
         """
         ...
 
-    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
-        """Every process that carries this session's id in its environment, as a row of `_acpmux/census`."""
+    async def left_running(self, marks: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Every process with one of these `NAME=value` in its environment, as a row of `_acpmux/census`."""
         ...
 
-    async def end_left(self, session_id: SessionId) -> list[Any]:
+    async def end_left(self, marks: Sequence[str]) -> list[Any]:
         """Ends all of those: TERM, 300 ms, KILL. Returns (pid, start, command, how) of each."""
         ...

@@ -21,16 +21,24 @@ def write(product: Product, **servers: list[str]) -> Path:
     return path
 
 
-@pytest.fixture
-def claude_like(product: Product) -> Product:
-    """An agent that acpmux knows to read what Claude Code reads."""
+HOSTINGS = {"hosted": "", "direct": 'hosting = "direct"\n', "pooled": "pool = 1\n"}
+
+
+@pytest.fixture(params=HOSTINGS)
+def claude_like(product: Product, request: pytest.FixtureRequest) -> Product:
+    """An agent that acpmux knows to read what Claude Code reads, started in each of the three ways."""
     product.env |= {"HOME": str(product.folder), "CLAUDE_CONFIG_DIR": str(product.folder)}
-    product.agent("claude-like", profile="claude")
+    product.agent("claude-like", profile="claude", config=HOSTINGS[request.param])
+    if request.param == "pooled":
+        product.kept_ready()
     return product
 
 
 def new(product: Product, *more: str) -> None:
+    product.ok("daemon", "start")
+    ready = [row["hostPid"] for row in product.json("daemon", "status")["pool"]]
     product.ok("new", "-a", "claude-like", "-n", "s", "--cwd", str(product.folder), *more)
+    assert product.json("info", "s")["hostPid"] in (ready or [product.json("info", "s")["hostPid"]])
 
 
 def start(product: Product, command: list[str], **how: object) -> int:

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acpmux.errors import HostLost
-from acpmux.model.ids import HostId, HostSeq, SessionId
+from acpmux.model.ids import HostId, HostSeq
 from acpmux.model.process import Identity
 from acpmux.ports import HostEvents, LaunchSpec
 
@@ -25,6 +25,7 @@ class FakeLink:
         self.cancelled = 0
         self.closed = False
         self.held: asyncio.Future[Mapping[str, Any]] | None = None
+        self.taken: list[Mapping[str, Any]] = []
         self.retires: list[Mapping[str, Any]] = []
         self.answer: Callable[[], Mapping[str, Any]] = lambda: {
             "t": "retired",
@@ -45,6 +46,7 @@ class FakeLink:
         self.say({"method": "session/update", "params": {"sessionId": "agent-1", "update": update}})
 
     retiring = False
+    welcome: Mapping[str, Any] = {}
 
     def send(self, line: bytes, key: str | None = None) -> None:
         told = json.loads(line)
@@ -74,6 +76,8 @@ class FakeLink:
             raise HostLost("closed")
         if kind == "core":
             return {"t": "core_marked", "core": [[11, 1]]}
+        if kind == "take":
+            self.taken.append(header)
         if kind == "retire":
             self.retires.append(header)
             if self.held is not None:
@@ -111,10 +115,10 @@ class FakeLauncher:
         self.adoptable.events = events
         return self.adoptable
 
-    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
+    async def left_running(self, marks: Sequence[str]) -> list[Mapping[str, Any]]:
         return self.left
 
-    async def end_left(self, session_id: SessionId) -> list[Any]:
+    async def end_left(self, marks: Sequence[str]) -> list[Any]:
         ended = [[row["pid"], 1, "left", "term"] for row in self.left]
         self.left = []
         return ended

@@ -28,9 +28,14 @@ class Product:
         (self.home / "config.toml").write_text(f'[idle]\nafter = "{idle}"\n{config}')
 
     def agent(
-        self, name: str = "scripted", command: Sequence[str] | None = None, profile: str = "", **script: Any
+        self,
+        name: str = "scripted",
+        command: Sequence[str] | None = None,
+        profile: str = "",
+        config: str = "",
+        **script: Any,
     ) -> Path:
-        """Adds an agent that follows this script. Returns the file its record goes to."""
+        """Adds an agent that follows this script; `config` are more lines of it. Returns the file its record goes to."""
         record = self.folder / f"{name}.record"
         told: Script = {"record": str(record), **script}  # type: ignore[typeddict-item]
         path = self.folder / f"{name}.json"
@@ -38,6 +43,7 @@ class Product:
         line = json.dumps(list(command) if command is not None else [sys.executable, SCRIPTED, str(path)])
         with open(self.home / "config.toml", "a") as file:
             file.write(f"[agents.{name}]\ncommand = {line}\n" + (f'profile = "{profile}"\n' if profile else ""))
+            file.write(config)
         return record
 
     def run(self, *args: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
@@ -72,6 +78,12 @@ class Product:
 
     def until(self, name: str, status: str) -> None:
         wait_for(lambda: self.status(name) == status, f"{name} to be {status}")
+
+    def kept_ready(self, count: int = 1) -> list[int]:
+        """Waits for so many hosts that are kept ready. Returns their pids."""
+        self.ok("daemon", "start")
+        wait_for(lambda: len(self.json("daemon", "status")["pool"]) == count, f"{count} hosts kept ready")
+        return [row["hostPid"] for row in self.json("daemon", "status")["pool"]]
 
     def log(self) -> str:
         path = self.home / "logs/daemon.log"

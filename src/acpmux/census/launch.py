@@ -92,12 +92,17 @@ def _forms(server: Server, cwd: str, path: str) -> Shown:
 
 def _decode(data: bytes) -> Launch:
     told: dict[str, Any] = json.loads(data)
-    servers = tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told["servers"])
+    servers = servers_of(told["servers"])
     forms = {
         name: Shown(_lines(lines), _lines(scripts), _lines(programs), tuple(titles))
         for name, (lines, scripts, programs, titles) in told["forms"].items()
     }
     return Launch(LaunchRecord(servers, tuple(told["problems"]), tuple(told["places"])), forms)
+
+
+def servers_of(told: list[Any]) -> tuple[Server, ...]:
+    """Servers as JSON carries them. Raises: TypeError, ValueError."""
+    return tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told)
 
 
 def _lines(told: list[list[str]]) -> tuple[tuple[str, ...], ...]:

@@ -7,6 +7,7 @@ last pid did not move between them: then nothing was born that either could have
 
 import os
 import time
+from collections.abc import Collection
 
 from acpmux.census import peers
 from acpmux.census.tree import below
@@ -347,14 +348,14 @@ def everybody() -> list[Row]:
     return [row for row in rows if row is not None and not row.zombie]
 
 
-def carriers(item: bytes) -> list[Row]:
-    """Every process whose environment holds exactly this `NAME=value`, but for this one and the ones above it.
+def carriers(items: Collection[bytes]) -> list[Row]:
+    """Every process whose environment holds exactly one of these `NAME=value`, but this one and the ones above it.
 
     Whoever starts an acpmux daemon from inside a session is the parent of what looks; it is not to be found.
     """
     above = _ancestors(os.getpid())
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    rows = (row_of(pid) for pid in pids if pid not in above and carries(pid, item))
+    rows = (row_of(pid) for pid in pids if pid not in above and carries(pid, items))
     return [row for row in rows if row is not None and not row.zombie]
 
 
@@ -367,9 +368,10 @@ def _ancestors(pid: int) -> set[int]:
     return found
 
 
-def carries(pid: int, item: bytes) -> bool:
-    """True when the process's environment holds exactly this `NAME=value`."""
-    return item in (_read(f"/proc/{pid}/environ", MAX_ENVIRON_BYTES) or b"").split(b"\0")
+def carries(pid: int, items: Collection[bytes]) -> bool:
+    """True when the process's environment holds exactly one of these `NAME=value`."""
+    environ = (_read(f"/proc/{pid}/environ", MAX_ENVIRON_BYTES) or b"").split(b"\0")
+    return not set(items).isdisjoint(environ)
 
 
 def _loose_row(stat: Stat) -> Row:

@@ -55,6 +55,9 @@ def status_command(as_json: bool) -> None:
         return
     by_status = ", ".join(f"{count} {status}" for status, count in told["sessions"]["byStatus"].items()) or "none"
     click.echo(f"acpmux {told['version']}, pid {told['pid']}, since {told['startedAt']}, {megabytes(told['rssBytes'])}")
+    for agent in dict.fromkeys(one["agent"] for one in told["pool"]):
+        ready = [one for one in told["pool"] if one["agent"] == agent]
+        click.echo(f"kept ready: {len(ready)} {agent}, {megabytes(sum(one['rssBytes'] for one in ready))}")
     click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}")
 
 

@@ -23,7 +23,7 @@ def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value != "@":
         return value
-    own = os.environ.get("ACPMUX_SESSION_ID")
+    own = os.environ.get("ACPMUX_SESSION_ID") or os.environ.get("ACPMUX_HOST")
     if own is None:
         raise click.BadParameter("'@' names the session an agent runs in, and this is not inside one")
     return own

@@ -75,9 +75,12 @@ class Duties:
             case "end":
                 self._end(header)
             case "core":
-                if self._host.spec.configs_at == "session":
+                if self._host.spec.configs_at == "session" and self._host.spec.session_id:
                     self._host.read_launch_again()
                 self._core(header["id"], self._host.timers.after(CORE_S, lambda: None))
+            case "take":
+                self._host.take(header)
+                self._host.answer("taken", id=header["id"], launch=self._host.launch_told())
             case "settle":
                 Settle(self._host, header).look()
             case "census":

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from acpmux.census import table
-from acpmux.census.launch import Launch, read_launch
+from acpmux.census.launch import Launch, read_launch, servers_of
 from acpmux.host import child, record, retire
 from acpmux.host import spec as specs
 from acpmux.host.core import Outbox
@@ -169,8 +169,12 @@ class Host:
         self.over = True
 
     def _go_if_over(self) -> None:
-        """Nobody is linked and the harness is gone: what is left is what it said, which waits for the next daemon."""
-        if self.outcome is not None and self.link is None and self.linked and not self.outbox.kept_bytes:
+        """Nobody is linked and the harness is gone: what is left is what it said, which waits for the next daemon.
+
+        Where no session ever took it, nobody will ask.
+        """
+        told = self.linked and (not self.outbox.kept_bytes or not self.spec.session_id)
+        if self.outcome is not None and self.link is None and told:
             self.over = True
 
     # ------------------------------------------------------------ processes
@@ -209,6 +213,17 @@ class Host:
         """For an agent that reads its configuration with the session request that is written next."""
         self.launch = read_launch(self.spec.servers, self.spec.launching, kill_child)
         self.harness = self.harness._replace(launch=self.launch.record)
+
+    def take(self, header: dict[str, Any]) -> None:
+        """Kept ready until now, it belongs to a session; what the launch names is read for that one's folder."""
+        self.spec = self.spec._replace(
+            session_id=str(header["session"]),
+            cwd=str(header["cwd"]),
+            servers=servers_of(header["servers"]),
+            direct=bool(header["direct"]),
+        )
+        self.read_launch_again()
+        record.write_record(self.spec, self.child.identity)
 
     def launch_told(self) -> dict[str, Any]:
         """What the daemon shows of the record: no command and no environment."""

@@ -4,8 +4,8 @@
 host's and the leader's pids with their start times in this boot, or the host's own id in a process's environment
 together with a server's marker or the leader's process group.
 
-`python -m acpmux.host.remains session ID` ends the work that left the tree of a session, found by the session's id in
-its environment, and prints it as JSON: `[[pid, start, command, how], ...]`.
+`python -m acpmux.host.remains marked NAME=VALUE...` ends the work that left the tree of a session, found by one of
+these marks in its environment, and prints it as JSON: `[[pid, start, command, how], ...]`.
 """
 
 import json
@@ -27,11 +27,11 @@ POLL_S = 0.005
 
 
 def main() -> None:
-    verb, what = sys.argv[1:3]
+    verb, *words = sys.argv[1:]
     if verb == "host":
-        _end_host(what)
+        _end_host(words[0])
     else:
-        print(json.dumps(_end(table.carriers(f"ACPMUX_SESSION_ID={what}".encode()))))
+        print(json.dumps(_end(table.carriers([word.encode() for word in words]))))
 
 
 def _end_host(folder: str) -> None:
@@ -56,7 +56,7 @@ def _left_of(leader: Identity, host_id: str, markers: set[str | None]) -> list[R
         row
         for row in table.everybody()
         if (row.marker is not None and row.marker in markers)
-        or ((row.identity == leader or row.pgid == leader.pid) and table.carries(row.pid, mark))
+        or ((row.identity == leader or row.pgid == leader.pid) and table.carries(row.pid, (mark,)))
     ]
 
 

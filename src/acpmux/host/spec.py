@@ -3,13 +3,15 @@
 import json
 from typing import Any, NamedTuple
 
+from acpmux.census.launch import servers_of
 from acpmux.model.process import CoreRule, Launching, Server
 
 
 class Spec(NamedTuple):
     """`configs` are the agents whose own configurations name servers, read at `configs_at`: "start" or "session".
 
-    `direct`: the harness ends with the daemon's link. `folder` holds the lock and the record; `socket` is where to
+    `direct`: the harness ends with the daemon's link. A host that is kept ready has no session and is direct until one
+    takes it. `folder` holds the lock and the record; `socket` is where to
     listen (its path may have to be a short one).
     """
 
@@ -45,7 +47,7 @@ def decode(line: bytes) -> Spec:
     try:
         told["command"], told["configs"] = tuple(told["command"]), tuple(told["configs"])
         told["anatomy"] = tuple(CoreRule(*rule) for rule in told["anatomy"])
-        told["servers"] = tuple(Server(n, c, tuple(a), m, s) for n, c, a, m, s in told["servers"])
+        told["servers"] = servers_of(told["servers"])
         return Spec(**told)
     except (KeyError, TypeError) as error:
         raise ValueError(f"the host's orders are not what this version expects: {error}") from None

@@ -1,6 +1,7 @@
 """How each effect of a session is done in the world; what comes of it returns as an event."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from acpmux.census.verdict import command_text
 from acpmux.errors import AcpmuxError, Internal, StartTimeout
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
+from acpmux.hub.pool import Pool
 from acpmux.hub.replay import given_answers
 from acpmux.hub.transcript import with_transcript
 from acpmux.hub.wake import WakePlan, bring_up
 from acpmux.model.ids import HostId, HostSeq
+from acpmux.model.record import Kind
 from acpmux.model.session import Want
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 WAKE_RETRY_S = 1.0  # a lock or a writer of the last incarnation is gone after a second, by what agents were seen to do
 UNSTABLE_TRIES = 5  # a busy moment of the machine is no reason to tell a person no
 UNSTABLE_S = 0.2
+WAKES_KNOWN = 1000  # what outlives a thousand sleeps of its session is found by hand
 REFUSAL_LOG_S = 600.0  # one line a session in ten minutes says enough
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,7 @@ class Engine:
     clock: Clock
     log: EventLog
     launcher: HostLauncher
+    pool: Pool
     spawn: Spawn
     deadlines: Deadlines
     wakes: asyncio.Semaphore
@@ -70,7 +75,7 @@ class Effects:
             above = {self.harness.link.host_pid}
         listed: list[Any] = [*header.get("processes", ())]
         pids = {row["pid"] for row in listed} | above
-        for row in await self._engine.launcher.left_running(self._actor.session_id):
+        for row in await self._engine.launcher.left_running(await self._marks()):
             if row["pid"] not in pids and row["ppid"] not in pids:  # else it was born under it a moment ago
                 listed.append(row)
         return header | {"processes": listed}
@@ -166,10 +171,12 @@ class Effects:
             await self._bring_up(incarnation)
 
     async def _bring_up(self, incarnation: int) -> None:
-        harness = Harness(lambda event: self._tell(event, incarnation))
+        plan = self._engine.plan(self._actor)
+        harness = await self._engine.pool.take(plan.spec) or Harness()
+        harness.belongs_to(lambda event: self._tell(event, incarnation))
         self.harness, self._acked = harness, HostSeq(0)
         try:
-            await bring_up(harness, self._engine.plan(self._actor), self._engine.launcher, self._engine.clock)
+            await bring_up(harness, plan, self._engine.launcher, self._engine.clock)
         except BaseException:
             self.harness = None
             raise
@@ -187,7 +194,8 @@ class Effects:
         turn_seq = None
         if checkpoint.turn is not None:
             turn_seq = await self._actor.find_started(checkpoint.turn.prompt.prompt_id)
-        harness = Harness(lambda event: self._tell(event, incarnation))
+        harness = Harness()
+        harness.belongs_to(lambda event: self._tell(event, incarnation))
         harness.resumed(checkpoint, host_seq, turn_seq)
         link = await self._engine.launcher.adopt(host_id, host_seq, harness)
         if link is None:
@@ -241,14 +249,21 @@ class Effects:
 
     async def _with_left(self, event: m.HostEnded, all_: bool) -> m.HostEnded:
         """Adds what left the tree in this life or an earlier one, known by the session's id in its environment."""
-        launcher, session_id = self._engine.launcher, self._actor.session_id
-        ended = ended_of(await launcher.end_left(session_id)) if all_ else ()
+        launcher, marks = self._engine.launcher, await self._marks()
+        ended = ended_of(await launcher.end_left(marks)) if all_ else ()
         gone = {one.pid for one in ended}
         left = {one.pid: one for one in event.left if one.pid not in gone}
-        for row in await launcher.left_running(session_id):
+        for row in await launcher.left_running(marks):
             words = tuple(word.encode() for word in row["argv"])
             left.setdefault(row["pid"], m.Ended(row["pid"], command_text(words), "left"))
         return m.HostEnded((*event.ended, *ended), tuple(left.values()))
+
+    async def _marks(self) -> list[str]:
+        """What work of this session carries in its environment: its id, or a host that was kept ready before it."""
+        woken = await self._engine.log.read_kinds(self._actor.session_id, [Kind.WOKE], WAKES_KNOWN)
+        told = [json.loads(row.record.body) for row in woken]
+        hosts = [f"ACPMUX_HOST={woke['hostId']}" for woke in told if woke.get("pooled")]
+        return [f"ACPMUX_SESSION_ID={self._actor.session_id}", *hosts]
 
     async def _purge(self) -> None:
         await self._engine.log.purge(self._actor.session_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import AcpmuxError, HarnessError, LaunchFailed
-from acpmux.model.ids import AgentSessionId, HostSeq, PromptId, Seq
+from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
 from acpmux.model.process import Blocker
 from acpmux.model.session import Checkpoint
 from acpmux.ports import HostLink
@@ -40,11 +40,24 @@ class _Forwarded:
 _Pending = _Turn | _Forwarded | asyncio.Future[jsonrpc.Response]
 
 
-class Harness:
-    """The daemon's half of one running harness. `post` takes its events in the order of its lines."""
+@dataclass(frozen=True, slots=True)
+class LaunchTold:
+    """What a host tells of its launch record: (server name, source), what added nothing, and where it looked."""
 
-    def __init__(self, post: Callable[[m.Event], None]) -> None:
-        self._post = post
+    problems: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    servers: tuple[tuple[str, str], ...] = ()
+
+
+class Harness:
+    """The daemon's half of one running harness; whom it `belongs_to` gets its events in the order of its lines.
+
+    `early` is what it said before its session was open, but for what it said while `muted`. `ready` from the answer to
+    `initialize` on; `pooled` when that came before there was a session. `over` is set when it has gone.
+    """
+
+    def __init__(self) -> None:
+        self._post: Callable[[m.Event], None] | None = None
         self._held: list[m.Event] | None = None
         self._link: HostLink | None = None
         self._pending: dict[bytes, _Pending] = {}
@@ -52,7 +65,14 @@ class Harness:
         self._awake = False
         self._gone: AcpmuxError | None = None
         self.early: list[m.Said] = []
-        self.replaying = False
+        self.muted = False
+        self.ready = False
+        self.pooled = False
+        self.over = asyncio.Event()
+        self.host_id = HostId("")
+        self.capabilities = acp.Capabilities(0, load=False, resume=False)
+        self.launch = LaunchTold()
+        self.unlisted = False
         self.host_seq = HostSeq(0)
         self.agent_session_id = AgentSessionId("")
         self.mode_option: str | None = None
@@ -67,6 +87,10 @@ class Harness:
 
     def linked(self, link: HostLink) -> None:
         self._link = link
+
+    def belongs_to(self, post: Callable[[m.Event], None]) -> None:
+        """`post` takes every event from now on."""
+        self._post = post
 
     def opened(self, woke: m.Woke, lasting: frozenset[str]) -> None:
         """The wake is over: Woke is posted, then what was said meanwhile and still holds, then all that follows."""
@@ -94,14 +118,14 @@ class Harness:
         """Adopted is posted, then all that the harness has said since the last stored line."""
         self._link = link
         held, self._held = self._held or [], None
-        self._put(m.Adopted(link.leader.pid, link.host_pid, link.retiring))
+        self._put(m.Adopted(link.leader.pid, link.host_pid, link.retiring, launch_of(link.welcome).problems))
         for event in held:
             self._put(event)
 
     def _put(self, event: m.Event) -> None:
         if self._held is not None:
             self._held.append(event)
-        else:
+        elif self._post is not None:
             self._post(event)
 
     # ------------------------------------------------------------ HostEvents
@@ -153,6 +177,7 @@ class Harness:
             if isinstance(pending, asyncio.Future) and not pending.done():
                 pending.set_exception(error)
         self._pending.clear()
+        self.over.set()
         if self._awake:
             self._put(event)
 
@@ -161,7 +186,7 @@ class Harness:
     def _say(self, said: m.Said) -> None:
         if self._awake:
             self._put(m.HarnessSaid(self.host_seq, said))
-        elif not self.replaying:
+        elif not self.muted:
             self.early.append(said)
 
     def _answered(self, response: jsonrpc.Response) -> None:
@@ -285,15 +310,6 @@ def retired_of(header: Mapping[str, Any]) -> m.Retired:
 
 def host_ended_of(header: Mapping[str, Any]) -> m.HostEnded:
     return m.HostEnded(ended_of(header.get("ended")), ended_of(header.get("left")))
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchTold:
-    """What a host tells of its launch record: (server name, source), what added nothing, and where it looked."""
-
-    problems: tuple[str, ...]
-    places: tuple[str, ...]
-    servers: tuple[tuple[str, str], ...]
 
 
 def launch_of(header: Mapping[str, Any]) -> LaunchTold:

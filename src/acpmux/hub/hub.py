@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import json
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,9 @@ from acpmux.errors import AcpmuxError, ConfigFault, NameTaken, NoSuchSession, Un
 from acpmux.hub.actor import Actor
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.effects import Effects, Engine
-from acpmux.hub.launch import Surroundings, effective_servers, launch_spec, new_nonce
+from acpmux.hub.launch import Surroundings, effective_servers, kept_ready, launch_spec, new_nonce
+from acpmux.hub.pool import Kind as PoolKind
+from acpmux.hub.pool import Pool
 from acpmux.hub.wake import WakePlan
 from acpmux.model.config import AgentConfig, Config, Profile
 from acpmux.model.ids import HostSeq, Seq, SessionId
@@ -25,6 +28,8 @@ WAKES_AT_ONCE = 4  # a harness's start takes one core for a second; more at once
 NAME_LIMIT = 64
 
 _SETTLED = frozenset({State.HIBERNATED, State.CLOSED, State.PARKED})
+
+log = logging.getLogger(__name__)
 
 FindProfile = Callable[[str], Profile]
 
@@ -69,10 +74,12 @@ class Hub:
         self._parts = parts
         self._actors: dict[SessionId, Actor] = {}
         self.deadlines = Deadlines(parts.clock, parts.spawn, self._due)
+        self.pool = Pool(parts.launcher, parts.clock, parts.spawn, parts.config.start, parts.around.memory_bytes)
         self._engine = Engine(
             parts.clock,
             parts.log,
             parts.launcher,
+            self.pool,
             parts.spawn,
             self.deadlines,
             asyncio.Semaphore(WAKES_AT_ONCE),
@@ -86,11 +93,12 @@ class Hub:
         return list(self._actors.values())
 
     def find(self, ref: str) -> Actor:
-        """The session with this id or name. Raises: NoSuchSession, with near names."""
+        """The session with this id or name, or of this host's id. Raises: NoSuchSession, with near names."""
         actor = self._actors.get(SessionId(ref))
         if actor is not None:
             return actor
         named = [a for a in self._actors.values() if a.session.checkpoint.name == ref]
+        named = named or [a for a in self._actors.values() if a.session.checkpoint.host_id == ref]
         if named:
             return next((a for a in named if a.session.state is not State.CLOSED), named[0])
         near = difflib.get_close_matches(ref, [a.session.checkpoint.name for a in self._actors.values()], 3)
@@ -268,6 +276,27 @@ class Hub:
 
     # ------------------------------------------------------------ begin and end
 
+    def keep_ready(self) -> None:
+        """Starts the hosts that the config wants kept ready, in the background."""
+        self.pool.keep(kind for kind in map(self._pool_kind, self.config.agents) if kind is not None)
+
+    def _pool_kind(self, agent: AgentConfig) -> PoolKind | None:
+        if not agent.pool:
+            return None
+        try:
+            profile, _ = self._agent(agent.name)
+        except UnknownAgent:
+            return None
+        if not profile.poolable:
+            log.warning(
+                "pool of agent=%s left alone: its profile does not say that it can be started ahead", agent.name
+            )
+            return None
+        nobody = Checkpoint(SessionId(""), agent.name, agent.name, "/", 0, 0, command=profile.command)
+        return PoolKind(
+            agent.name, agent.pool, profile, kept_ready(launch_spec(nobody, profile, agent, self._parts.around))
+        )
+
     async def recover(self, end_others: Callable[[frozenset[str]], Awaitable[None]]) -> None:
         """Reads every stored session and takes over the harnesses that run on; `end_others` ends every other host.
 
@@ -297,10 +326,11 @@ class Hub:
         return host_id is not None and await actor.effects.adopt(host_id, HostSeq(live.host_seq))
 
     async def shutdown(self, end_agents: bool, all_: bool) -> list[dict[str, Any]]:
-        """Leaves every harness to the next daemon, or with `end_agents` ends it by row 6.
+        """Leaves every session's harness to the next daemon, or with `end_agents` ends it by row 6.
 
         Returns what could not be ended.
         """
+        await self.pool.close()
         if not end_agents:
             return []
         awake = [a for a in self._actors.values() if a.session.live.pid is not None or a.session.state is State.WAKING]

@@ -5,11 +5,11 @@ Always the same command, arguments, folder and servers, in the same order.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acpmux.census.identity import is_interpreter
 from acpmux.model.config import AgentConfig, Config, Profile
-from acpmux.model.ids import HostId
+from acpmux.model.ids import HostId, SessionId
 from acpmux.model.process import CoreRule, Server
 from acpmux.model.session import Checkpoint, McpServer
 from acpmux.ports import LaunchSpec
@@ -19,15 +19,17 @@ from acpmux.ports import LaunchSpec
 FOREIGN_MARKS = frozenset(
     {"ACPMUX_MCP", "AI_AGENT", "CLAUDE_PID", "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"}
 )
+OF_ONE_START = ("ACPMUX_HOST", "ACPMUX_SESSION_ID")  # in a harness's environment; all else is the same for each session
 MARKER = "ACPMUX_MCP"  # in a server's environment; its value is the session's nonce and the server's name
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the daemon gives every harness: its own environment and where it listens."""
+    """What the daemon gives every harness: its own environment and where it listens; and what the machine has."""
 
     env: Mapping[str, str]
     socket: str
+    memory_bytes: int = 0
 
 
 def new_nonce() -> str:
@@ -93,6 +95,27 @@ def launch_spec(
         retire_signal=profile.retire_signal,
         direct=agent is not None and agent.direct,
     )
+
+
+def kept_ready(spec: LaunchSpec) -> LaunchSpec:
+    """The same start ahead of any session: equal but for its host id where one start can stand in for the other.
+
+    It runs in `/`, which is no project of anybody's, and ends with the daemon while nobody has taken it.
+    """
+    host_id = HostId("h" + secrets.token_hex(6))
+    env = {key: value for key, value in spec.env.items() if key not in OF_ONE_START} | {"ACPMUX_HOST": host_id}
+    return replace(spec, host_id=host_id, session_id=SessionId(""), cwd="/", env=env, servers=(), direct=True)
+
+
+def can_stand_in(ready: LaunchSpec, wanted: LaunchSpec) -> bool:
+    """Whether a host that was started by `ready` is what `wanted` would start."""
+    ours, theirs = _bare(ready), _bare(kept_ready(wanted))
+    return ours == theirs
+
+
+def _bare(spec: LaunchSpec) -> LaunchSpec:
+    env = {key: value for key, value in spec.env.items() if key not in OF_ONE_START}
+    return replace(spec, host_id=HostId(""), env=env)
 
 
 def _core_of(path: str, argument: str | None) -> tuple[CoreRule, ...]:

@@ -3,8 +3,9 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from typing import Any
 
-from acpmux.errors import HarnessError, LaunchFailed, SettingRefused, StartTimeout
+from acpmux.errors import HarnessError, HostLost, LaunchFailed, SettingRefused, StartTimeout
 from acpmux.hub.harness import Harness, error_text, launch_of, require
 from acpmux.hub.launch import marked
 from acpmux.model.config import Profile, StartConfig
@@ -34,16 +35,15 @@ class WakePlan:
 
 
 async def bring_up(harness: Harness, plan: WakePlan, launcher: HostLauncher, clock: Clock) -> None:
-    """Starts the host and its harness and opens the session; then `harness` posts Woke and all that follows.
+    """Starts the host and its harness, unless it is ready, and opens the session.
+
+    Then `harness` posts Woke and all that follows.
 
     Raises: HarnessFault or HostFault; nothing of the start is left running then.
     """
     began = clock.now()
-    try:
-        harness.linked(await launcher.start(plan.spec, harness))
-    except LaunchFailed as error:
-        hint = f" Install it with: {plan.profile.install}" if plan.profile.install else ""
-        raise LaunchFailed(f"{error.message}.{hint} See: acpmux agents", detail="spawn") from None
+    if not harness.ready:
+        await make_ready(harness, plan.spec, plan.profile, plan.budgets, launcher)
     try:
         await _open(harness, plan, clock, began)
     except BaseException:
@@ -51,19 +51,57 @@ async def bring_up(harness: Harness, plan: WakePlan, launcher: HostLauncher, clo
         raise
 
 
+async def make_ready(
+    harness: Harness, spec: LaunchSpec, profile: Profile, budgets: StartConfig, launcher: HostLauncher
+) -> None:
+    """Host, harness, `initialize`, MarkCore: all that needs no session.
+
+    Raises: HarnessFault or HostFault; nothing of the start is left running then.
+    """
+    try:
+        harness.linked(await launcher.start(spec, harness))
+    except LaunchFailed as error:
+        hint = f" Install it with: {profile.install}" if profile.install else ""
+        raise LaunchFailed(f"{error.message}.{hint} See: acpmux agents", detail="spawn") from None
+    try:
+        harness.host_id = spec.host_id
+        harness.capabilities = await _initialize(harness, spec, budgets)
+        core = await harness.link.request("core", CORE_BUDGET_S)
+        harness.launch, harness.unlisted = launch_of(core), not core.get("core")
+        harness.ready = True
+    except BaseException:
+        await asyncio.shield(harness.abandon())
+        raise
+
+
+async def take(harness: Harness, spec: LaunchSpec) -> None:
+    """A harness that was kept ready becomes this session's: its host reads what the launch names.
+
+    Raises: HostFault; nothing of it is left running then.
+    """
+    servers = [list(server) for server in spec.servers]
+    told: dict[str, Any] = {"session": spec.session_id, "cwd": spec.cwd, "servers": servers, "direct": spec.direct}
+    try:
+        harness.launch = launch_of(await harness.link.request("take", CORE_BUDGET_S, **told))
+        if harness.over.is_set():
+            raise HostLost("the agent that was kept ready has gone")
+        harness.muted = False
+    except BaseException:
+        await asyncio.shield(harness.abandon())
+        raise
+
+
 async def _open(harness: Harness, plan: WakePlan, clock: Clock, began: float) -> None:
-    capabilities = await _initialize(harness, plan)
-    core = await harness.link.request("core", CORE_BUDGET_S)
-    launch = launch_of(core)
-    unlisted = () if core.get("core") else ("the agent's own processes could not be listed at its start",)
-    reply, how = await _session(harness, plan, capabilities)
+    launch = harness.launch
+    unlisted = ("the agent's own processes could not be listed at its start",) if harness.unlisted else ()
+    reply, how = await _session(harness, plan, harness.capabilities)
     harness.mode_option = reply.mode_option
     mode = await _set_mode(harness, plan.checkpoint, reply, how)
     await _set_options(harness, plan.checkpoint, reply)
     await _settle(harness, plan)
     harness.opened(
         m.Woke(
-            plan.spec.host_id,
+            harness.host_id,
             harness.agent_session_id,
             how,
             harness.link.leader.pid,
@@ -77,20 +115,21 @@ async def _open(harness: Harness, plan: WakePlan, clock: Clock, began: float) ->
             (*launch.problems, *unlisted),
             launch.places,
             launch.servers,
+            harness.pooled,
         ),
         _LASTING,
     )
 
 
-async def _initialize(harness: Harness, plan: WakePlan) -> acp.Capabilities:
-    budget_s = plan.budgets.initialize_s
+async def _initialize(harness: Harness, spec: LaunchSpec, budgets: StartConfig) -> acp.Capabilities:
+    budget_s = budgets.initialize_s
     try:
         async with asyncio.timeout(budget_s):
             response = await harness.call("initialize", acp.initialize_params())
     except TimeoutError:
         raise StartTimeout(
             f"the agent did not answer initialize within {budget_s:g} s{_noise(harness)}. Is "
-            f"`{' '.join(plan.checkpoint.command)[:200]}` an ACP agent, and does it start by itself? "
+            f"`{' '.join(spec.command)[:200]}` an ACP agent, and does it start by itself? "
             "A longer deadline: [start] initialize in config.toml"
         ) from None
     return acp.parse_initialize(require(response, "initialize failed"))
@@ -133,9 +172,9 @@ async def _open_session(
             ways.reverse()
         for way in ways:
             params = acp.load_params(checkpoint.agent_session_id, checkpoint.cwd, servers)
-            harness.replaying = way == "load"
+            harness.muted = way == "load"
             response = await harness.call(f"session/{way}", params)
-            harness.replaying = False
+            harness.muted = False
             if response.ok:
                 harness.agent_session_id = checkpoint.agent_session_id
                 return acp.parse_session_reply(response.payload), way

@@ -11,8 +11,9 @@ class Profile:
     """How an agent is started and what is known of it. Data of `agents/data/*.toml`.
 
     `install` is what a person types to get it; `prefer_load` resumes by session/load, its replay swallowed;
-    `settle` makes the first prompt wait for the servers. `configs` are the configurations (of `census/readers.py`) in
-    which it finds servers of its own, read at its "start" or with each "session" request (`configs_at`). `core_env`
+    `settle` makes the first prompt wait for the servers. `poolable`: folder and servers come with the session request,
+    so that it can be started ahead. `configs` are the configurations (of `census/readers.py`) in which it finds
+    servers of its own, read at its "start" or with each "session" request (`configs_at`). `core_env`
     names variables that hold a program of the agent's core, each with an argument that program is started with.
     """
 
@@ -28,6 +29,7 @@ class Profile:
     anatomy: tuple[CoreRule, ...] = ()
     prefer_load: bool = False
     settle: bool = False
+    poolable: bool = False
     configs: tuple[str, ...] = ()
     configs_at: str = "start"
     core_env: tuple[tuple[str, str], ...] = ()
@@ -47,6 +49,7 @@ class AgentConfig:
     core: tuple[str, ...] = ()
     mcp_servers: tuple[McpServer, ...] = ()
     direct: bool = False  # hosting = "direct": its host ends it when the daemon goes
+    pool: int = 0  # hosts kept ready
     profile: str | None = None  # whose profile this agent follows, when its name is not one itself
 
 

@@ -150,6 +150,7 @@ def _woke(draft: Draft, event: m.Woke) -> None:
         problems=list(event.problems),
         places=list(event.places),
         servers=[list(server) for server in event.servers],
+        pooled=event.pooled,
     )
     draft.set(pid=event.pid, host_pid=event.host_pid, problems=event.problems)
     for token in draft.live.wakers:
@@ -196,7 +197,7 @@ def _exit_text(event: m.HarnessExited) -> str:
 
 def _adopted(draft: Draft, event: m.Adopted) -> None:
     """What an earlier daemon decided and may not have sent is sent again; its host hands each over once."""
-    draft.set(pid=event.pid, host_pid=event.host_pid)
+    draft.set(pid=event.pid, host_pid=event.host_pid, problems=event.problems)
     checkpoint, turn = draft.checkpoint, draft.checkpoint.turn
     if checkpoint.state is S.HIBERNATING and not event.retiring:
         reason = "acpmux was restarted"

@@ -212,7 +212,8 @@ class RequestAnswered:
 class Woke:
     """The harness is up: its session stands, mode and options are confirmed, its servers are settled.
 
-    `how` is new, resume, load or rehydrated. `modes` and `config_options` are raw JSON of the session reply.
+    `how` is new, resume, load or rehydrated; `pooled`: its host was kept ready.
+    `modes` and `config_options` are raw JSON of the session reply.
     """
 
     host_id: HostId
@@ -229,6 +230,7 @@ class Woke:
     problems: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     servers: tuple[tuple[str, str], ...] = ()
+    pooled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +300,15 @@ class HostSurvived:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A new daemon is linked to the host that an earlier one started. `retiring`: past the first signal of its end."""
+    """A new daemon is linked to the host that an earlier one started.
+
+    `retiring`: past the first signal of its end. `problems`: of its start, as the host still knows them.
+    """
 
     pid: int
     host_pid: int
     retiring: bool
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

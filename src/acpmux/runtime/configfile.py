@@ -17,6 +17,7 @@ from acpmux.model.session import McpServer
 from acpmux.untyped import as_list, as_object
 
 MAX_BYTES = 1024 * 1024
+POOL_LIMIT = 8  # each holds 200 to 700 MB
 
 _TOP = ("default_agent", "idle", "start", "agents", "mcp_servers", "web")
 _IDLE = ("after", "attached", "grace", "park")
@@ -191,8 +192,11 @@ def _agent(name: str, table: _Table) -> AgentConfig:
     hosting = table.text("hosting") or "hosted"
     if hosting not in ("hosted", "direct"):
         raise table.fault("hosting", '"hosted" or "direct"')
-    if table.number("pool") != 0:
-        raise table.fault("pool", "0; hosts kept ready are not there yet")
+    pool = table.number("pool")
+    if not 0 <= pool <= POOL_LIMIT:
+        raise table.fault("pool", f"a number of hosts from 0 to {POOL_LIMIT}")
+    if pool and any(word.startswith("--mcp-config") for word in table.texts("command")):
+        raise table.fault("pool", "0 where the command itself names MCP servers by --mcp-config")
     after = table.seconds("idle_after", 0.0)
     return AgentConfig(
         name=name,
@@ -204,6 +208,7 @@ def _agent(name: str, table: _Table) -> AgentConfig:
         mcp_servers=_servers(table.table("mcp_servers")),
         profile=table.text("profile"),
         direct=hosting == "direct",
+        pool=pool,
     )
 
 

@@ -125,6 +125,10 @@ class UnixHostLink(asyncio.Protocol):
         return Identity(int(self._told["pid"]), int(self._told["start"]))
 
     @property
+    def welcome(self) -> Mapping[str, Any]:
+        return self._told
+
+    @property
     def retiring(self) -> bool:
         return self._told.get("state") == "retiring"
 

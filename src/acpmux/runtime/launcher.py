@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from acpmux.census.sockets import listening
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.host import record
 from acpmux.host.spec import Spec, encode
-from acpmux.model.ids import NO_LINE, HostId, HostSeq, SessionId
+from acpmux.model.ids import NO_LINE, HostId, HostSeq
 from acpmux.model.process import Role
 from acpmux.paths import Paths, private_folder
 from acpmux.ports import HostEvents, LaunchSpec
@@ -80,12 +80,11 @@ class UnixHostLauncher:
         await _clear(folder)
         return None
 
-    async def left_running(self, session_id: SessionId) -> list[Mapping[str, Any]]:
-        item = f"ACPMUX_SESSION_ID={session_id}".encode()
-        return await asyncio.to_thread(_left_running, item)
+    async def left_running(self, marks: Sequence[str]) -> list[Mapping[str, Any]]:
+        return await asyncio.to_thread(_left_running, marks)
 
-    async def end_left(self, session_id: SessionId) -> list[Any]:
-        return await orphans.end_left(session_id)
+    async def end_left(self, marks: Sequence[str]) -> list[Any]:
+        return await orphans.end_left(marks)
 
     def _end(self, host_id: HostId, folder: Path, gone: "asyncio.Future[None]") -> "asyncio.Task[None]":
         return self._tasks.spawn(f"lost:{host_id}", _over(folder, gone))
@@ -128,8 +127,8 @@ class UnixHostLauncher:
                 process.stdout.close()
 
 
-def _left_running(item: bytes) -> list[Mapping[str, Any]]:
-    rows = table.carriers(item)
+def _left_running(marks: Sequence[str]) -> list[Mapping[str, Any]]:
+    rows = table.carriers([mark.encode() for mark in marks])
     ports = listening([row.pid for row in rows])
     return [table.told(row, Role.LEFT_RUNNING, ports=ports.get(row.pid)) for row in rows]
 

@@ -8,13 +8,13 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from acpmux.errors import AcpmuxError
 from acpmux.host import record
-from acpmux.model.ids import HostSeq, SessionId
+from acpmux.model.ids import HostSeq
 from acpmux.paths import Paths
 from acpmux.runtime.hostlink import UnixHostLink
 
@@ -57,9 +57,12 @@ async def end_host(folder: Path) -> str:
     return how if await _remains("host", str(folder)) is not None else "stuck"
 
 
-async def end_left(session_id: SessionId) -> list[Any]:
-    """Ends the work that left this session's tree. Returns (pid, start, command, how) of each."""
-    return json.loads(await _remains("session", session_id) or b"[]")
+async def end_left(marks: Sequence[str]) -> list[Any]:
+    """Ends the work that left a session's tree and carries one of its marks.
+
+    Returns (pid, start, command, how) of each.
+    """
+    return json.loads(await _remains("marked", *marks) or b"[]")
 
 
 def host_program(module: str) -> list[str]:

@@ -220,6 +220,7 @@ class Methods:
             "startedAt": mux.rfc3339(self._hub.started_at_ms),
             "sessions": {"total": len(self._hub.actors()), "byStatus": by_status},
             "rssBytes": memory_bytes(os.getpid()),
+            "pool": self._hub.pool.rows(),
         }
 
     async def _sessions(self, client: Connection, params: bytes) -> Any:

@@ -10,6 +10,8 @@ daemon to host, each header's `t`:
   that can't know what an earlier one has sent sends it again.
 - `ack` {n}: output up to host seq n is stored; drop it.
 - `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
+- `take` {id, session, cwd, servers, direct} -> `taken` {id, launch}: a host that was kept ready is this session's from
+  now on; it reads which servers the launch names, and a direct one ends with the link.
 - `settle` {id, quiet_ms, budget_ms} -> `settled` {id, seen, missing, waited_ms}: wait until each marked server is
 seen and
   its subtree has not changed for quiet_ms.
