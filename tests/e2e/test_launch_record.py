@@ -72,6 +72,20 @@ def test_config_edited_after_the_start_changes_nothing(claude_like: Product) -> 
     assert f"pid {server}" in claude_like.fails("hibernate", "s")
 
 
+def test_config_that_is_read_at_the_start_and_edited_then_changes_nothing(product: Product) -> None:
+    config = product.folder / "config.toml"
+    config.write_text(f'[mcp_servers.clock]\ncommand = "sleep"\nargs = ["{CLOCK[1]}"]\n')
+    product.env["CODEX_HOME"] = str(product.folder)
+    product.agent("claude-like", profile="zed-codex")
+    new(product)
+    config.write_text(f'[mcp_servers.other]\ncommand = "sleep"\nargs = ["{OTHER[1]}"]\n')
+    server, other = start(product, CLOCK), start(product, OTHER)
+    assert f"pid {other}" in product.fails("hibernate", "s")
+    os.kill(other, signal.SIGKILL)
+    product.ok("hibernate", "s")
+    assert not runs(server)
+
+
 def test_servers_command_with_the_mark_of_a_tool_is_no_server(claude_like: Product) -> None:
     write(claude_like, clock=CLOCK)
     new(claude_like)

@@ -52,6 +52,20 @@ def read_launch(
         return Launch(None, {})
 
 
+def joined(given: Launch, own: Launch) -> Launch:
+    """The record of a harness that has read `own` at its start and got `given` with its session."""
+    if given.record is None or own.record is None:
+        return Launch(None, {})
+    names = {server.name for server in given.record.servers}
+    record = LaunchRecord(
+        (*given.record.servers, *(server for server in own.record.servers if server.name not in names)),
+        (*own.record.problems, *given.record.problems),
+        own.record.places,
+        given.record.timed_out or own.record.timed_out,
+    )
+    return Launch(record, own.forms | given.forms)
+
+
 def _child(writer: int, given: tuple[Server, ...], launching: Launching) -> None:
     try:
         data = _encode(given, launching)

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from acpmux.census import table
-from acpmux.census.launch import Launch, read_launch, servers_of
+from acpmux.census.launch import Launch, joined, read_launch, servers_of
 from acpmux.host import child, record, retire
 from acpmux.host import spec as specs
 from acpmux.host.core import Outbox
@@ -211,8 +211,11 @@ class Host:
 
     def read_launch_again(self) -> None:
         """For an agent that reads its configuration with the session request that is written next."""
-        self.launch = read_launch(self.spec.servers, self.spec.launching, kill_child)
-        self.harness = self.harness._replace(launch=self.launch.record)
+        self._set_launch(read_launch(self.spec.servers, self.spec.launching, kill_child))
+
+    def _set_launch(self, launch: Launch) -> None:
+        self.launch = launch
+        self.harness = self.harness._replace(launch=launch.record)
 
     def take(self, header: dict[str, Any]) -> None:
         """Kept ready until now, it belongs to a session; what the launch names is read for that one's folder."""
@@ -222,7 +225,11 @@ class Host:
             servers=servers_of(header["servers"]),
             direct=bool(header["direct"]),
         )
-        self.read_launch_again()
+        if self.spec.configs_at == "session":
+            self.read_launch_again()
+        else:
+            launching = self.spec.launching._replace(configs=())
+            self._set_launch(joined(read_launch(self.spec.servers, launching, kill_child), self.launch))
         record.write_record(self.spec, self.child.identity)
 
     def launch_told(self) -> dict[str, Any]:
