@@ -2,11 +2,16 @@
 
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import acpmux
 from kit.product import Product, pid_said, runs, wait_for
 
 
@@ -203,3 +208,29 @@ def test_session_that_was_waking_when_the_daemon_died_is_ended_and_keeps_its_pro
     row = product.json("info", "s")
     assert (row["status"], row["queued"]) == ("hibernated", 1)
     assert not (product.home / "hosts").exists() or not list((product.home / "hosts").iterdir())
+
+
+def test_host_of_a_version_that_can_not_be_adopted_is_ended_by_proof_and_work_beside_it_goes_on(
+    product: Product,
+) -> None:
+    other = product.folder / "other-version"
+    shutil.copytree(Path(acpmux.__file__).parent, other / "acpmux")
+    frames = other / "acpmux/wire/hostframe.py"
+    frames.write_text(re.sub(r"^VERSION = 1$", "VERSION = 2", frames.read_text(), flags=re.MULTILINE))
+    product.agent()
+    argv = [sys.executable, "-m", "acpmux", "new", "-a", "scripted", "-n", "s"]
+    subprocess.run(argv, env=product.env | {"PYTHONPATH": str(other)}, check=True, capture_output=True)
+    before = product.json("info", "s")
+    work = pid_said(product.steps("s", {"do": "spawn", "command": ["sleep", "1111"]}))
+    gate, steps = gated(product)
+    begin(product, steps)
+    reached(gate)
+    kill_daemon(product)
+
+    assert product.status("s") == "hibernated"
+    assert not runs(before["pid"]) and not runs(before["hostPid"])
+    assert runs(work)
+    told = product.run("send", "s", json.dumps(steps), "--prompt-id", "p1", "--json")
+    assert json.loads(told.stderr)["error"]["code"] == "outcome_unknown", told
+    assert product.ok("send", "s", "hello") == "echo: hello\n"
+    product.ok("stop", "s", "--all")

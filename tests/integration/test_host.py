@@ -22,6 +22,7 @@ from acpmux.runtime.hostlink import UnixHostLink
 from acpmux.runtime.launcher import UnixHostLauncher
 from acpmux.runtime.orphans import end_orphans
 from acpmux.runtime.tasks import Tasks
+from acpmux.wire.hostframe import encode
 
 AGENT = r"""
 import os, signal, subprocess, sys, time
@@ -269,6 +270,7 @@ def test_orphaned_host_is_found_by_its_lock_and_its_harness_ended(tmp_path: Path
     async def story(run: Run) -> None:
         server = int(await run.tell("server sleep 300"))
         leader = run.link.leader.pid
+        run.link._again = None  # type: ignore[reportPrivateUsage]  # its daemon is gone and links no more
         assert [row[::2] for row in await end_orphans(run.paths)] == [("h1", "ended")]
         assert not alive(server) and not alive(leader)
 
@@ -296,6 +298,67 @@ def test_harness_that_was_frozen_when_its_host_was_killed_is_ended(tmp_path: Pat
         os.kill(run.link.host_pid, signal.SIGKILL)
         await asyncio.wait_for(run.ears.why_lost, 20)
         assert not alive(leader)
+
+    play(tmp_path, story)
+
+
+async def take_the_link(run: Run) -> None:
+    """What breaks the daemon's link while both live: somebody with the token links after it, and goes."""
+    told = json.loads((run.paths.host_folder(HostId("h1")) / "record.json").read_text())
+    reader, writer = await asyncio.open_unix_connection(told["socket"])
+    writer.write(encode("hello", token=told["token"], versions=[1, 1], after=0))
+    await reader.read(1)
+    writer.close()
+
+
+def test_link_that_breaks_while_both_live_is_made_again_and_no_line_is_lost_or_doubled(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        host = run.link.host_pid
+        for number in range(300):
+            run.link.send(f"say {number}".encode())
+            if number % 100 == 50:
+                await take_the_link(run)
+            await asyncio.sleep(0)
+        await run.ears.count(301)
+        assert run.ears.lines[1:] == [str(number).encode() for number in range(300)]
+        assert run.ears.numbers == list(range(1, 302))
+        assert run.link.host_pid == host and not run.ears.why_lost.done()
+        assert (await run.retire())["t"] == "retired"
+
+    play(tmp_path, story)
+
+
+def test_what_was_asked_when_the_link_broke_is_answered(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        told = asyncio.ensure_future(run.link.request("census", 10))
+        retired = asyncio.ensure_future(run.retire())
+        await take_the_link(run)
+        assert (await told)["processes"]
+        answer = await retired
+        assert answer["t"] == "retired" or (answer["kind"], answer["retry"]) == ("cancelled", True)
+
+    play(tmp_path, story)
+
+
+def test_retirement_that_is_over_before_the_link_is_made_again_is_told(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("ignore")  # it ends by KILL after the grace
+        retired = asyncio.ensure_future(run.retire(grace_ms=1000))
+        await asyncio.sleep(0.3)
+        await take_the_link(run)
+        assert (await retired)["t"] == "retired"
+
+    play(tmp_path, story)
+
+
+def test_link_that_breaks_each_time_it_is_made_is_given_up_and_nothing_is_left(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        leader, host = run.link.leader.pid, run.link.host_pid
+        while not run.ears.why_lost.done():
+            with suppress(OSError, ValueError):
+                await take_the_link(run)
+            await asyncio.sleep(0.05)
+        assert not alive(leader) and not alive(host)
 
     play(tmp_path, story)
 

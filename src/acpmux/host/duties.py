@@ -28,7 +28,10 @@ _OURS = (Role.HARNESS, Role.SERVER, Role.UNDER_SERVER)
 
 
 class Duties:
-    """One method a frame. `cancelled` says that the session is used again."""
+    """One method a frame.
+
+    `cancelled`: the session is used again. `taken`: the number of the harness's last input line.
+    """
 
     def __init__(self, host: "Host") -> None:
         self._host = host
@@ -38,6 +41,7 @@ class Duties:
         self._watched: set[int] = set()
         self._keys: dict[str, None] = {}
         self.cancelled = False
+        self.taken = 0
 
     def perform(self, frame: Frame) -> None:
         """Does what the frame asks; an unknown kind is left alone, as a newer daemon may ask more.
@@ -49,6 +53,8 @@ class Duties:
             case "in":
                 if self._is_new(header.get("key")):
                     self._host.pipes.write(frame.body)
+                self.taken = int(header.get("n", 0))
+                self._host.answer("got", n=self.taken)
             case "ack":
                 self._host.outbox.ack(int(header["n"]))
                 self._host.pipes.watch()

@@ -119,6 +119,7 @@ class Host:
             launch=self.launch_told(),
             state=self.state,
             outcome=self.outcome,
+            taken=self.duties.taken,
         )
         self.pump()
         if self.outcome is not None:

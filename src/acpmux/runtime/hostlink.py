@@ -2,8 +2,11 @@
 
 import asyncio
 import itertools
+import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import BudgetSpent, HostLost
@@ -12,14 +15,26 @@ from acpmux.model.process import Identity
 from acpmux.ports import HostEvents
 from acpmux.wire import hostframe
 
-CHUNK_BYTES = 1024 * 1024
+BROKEN_TIMES = 5  # in BROKEN_WITHIN_S seconds: a link that breaks each time it is made is given up
+BROKEN_WITHIN_S = 10.0
+_OUTCOMES = {"retire": "retired", "end": "ended"}
 GONE_BUDGET_S = 2.0  # a host whose harness has ended exits at once; beyond this it is left to its own lock and record
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Asked:
+    kind: str
+    header: dict[str, Any]
+    answer: "asyncio.Future[Mapping[str, Any]]"
 
 
 class UnixHostLink(asyncio.Protocol):
     """Implements `ports.HostLink` over a Unix socket.
 
-    Frames are handled in the order they came, in the loop's thread.
+    Frames are handled in the order they came, in the loop's thread. A link that breaks while the host lives is made
+    again: each line to the harness is numbered and kept until the host has it, each of its lines until it is stored.
     """
 
     def __init__(
@@ -28,20 +43,28 @@ class UnixHostLink(asyncio.Protocol):
         token: str,
         gone: "asyncio.Future[None]",
         end: Callable[[], "asyncio.Future[None]"],
+        again: Callable[["UnixHostLink"], "asyncio.Future[bool]"] | None = None,
         after: HostSeq = NO_LINE,
     ) -> None:
-        """`gone` is done when the host has exited; `end` ends it and all it runs, and is done when nothing is left."""
+        """`gone` is done when the host has exited; `end` ends it and all it runs, and is done when nothing is left.
+
+        `again` connects this same link once more; its result is false when the host can't be reached.
+        """
         self._events = events
         self._token = token
         self._gone = gone
         self._end = end
-        self._after = after
+        self._again = again
+        self._stored = self._line = after
         self._reader = hostframe.FrameReader()
         self._transport: asyncio.Transport | None = None
         self._ids = itertools.count(1 + secrets.randbelow(1 << 30))  # an earlier daemon's answers are not ours
-        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._sent = 0
+        self._unconfirmed: deque[tuple[int, bytes, str | None]] = deque()
         self._welcome: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._told: Mapping[str, Any] = {}
+        self._broken_at: list[float] = []
         self._ended = False
         self._lost = False
         self._over: asyncio.Future[None] | None = None
@@ -50,40 +73,87 @@ class UnixHostLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._send("hello", token=self._token, versions=[hostframe.VERSION, hostframe.VERSION], after=self._after)
+        self._transport, self._reader = transport, hostframe.FrameReader()
+        self._write("hello", token=self._token, versions=[hostframe.VERSION, hostframe.VERSION], after=self._stored)
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
                 self._take(frame)
         except hostframe.FrameError as error:
-            self._drop(str(error))
+            log.warning("host link broken error=%s", error)
+            if self._transport is not None:
+                self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._drop("its link closed")
+        self._transport = None
+        reason = "its link closed"
+        now = asyncio.get_running_loop().time()
+        self._broken_at = [at for at in self._broken_at if at > now - BROKEN_WITHIN_S] + [now]
+        if self._again is None or self._lost or self._ended or not self._told or len(self._broken_at) > BROKEN_TIMES:
+            self._drop(reason)
+            return
+        self._welcome = asyncio.get_running_loop().create_future()
+        self._again(self).add_done_callback(lambda made: made.cancelled() or made.result() or self._drop(reason))
 
     def _take(self, frame: hostframe.Frame) -> None:
         header = frame.header
-        if frame.kind == "out":
-            self._events.line(HostSeq(int(header["n"])), frame.body)
-        elif frame.kind == "welcome":
-            self._told = header
-            if not self._welcome.done():
-                self._welcome.set_result(header)
-        elif frame.kind == "freed":
-            self._events.freed()
-        elif frame.kind == "exited":
-            self._ended = True
-            self._events.exited(header)
+        match frame.kind:
+            case "out":
+                if int(header["n"]) > self._line:
+                    self._line = HostSeq(int(header["n"]))
+                    self._events.line(self._line, frame.body)
+            case "got":
+                self._confirm(int(header["n"]))
+            case "welcome":
+                self._welcomed(header)
+            case "freed":
+                self._events.freed()
+            case "exited":
+                self._ended = True
+                self._events.exited(header)
+            case _:
+                self._answered(frame.kind, header)
+
+    def _answered(self, kind: str, header: Mapping[str, Any]) -> None:
+        over = kind in ("retired", "ended")
+        self._ended = self._ended or over
+        number = int(header.get("id", 0))
+        if number == 0 and over:  # told again on a link that was made again
+            number = next((n for n, asked in self._asked.items() if _OUTCOMES.get(asked.kind) == kind), 0)
+        asked = self._asked.pop(number, None)
+        if asked is not None and not asked.answer.done():
+            asked.answer.set_result({"t": kind, **header})
+        elif asked is None and over:
+            self._events.ended({"t": kind, **header})
+
+    def _welcomed(self, header: Mapping[str, Any]) -> None:
+        """Linked. Made again, what the host has not got is sent again, and what it was asked is asked again."""
+        first, self._told = not self._told, header
+        taken = int(header.get("taken", 0))
+        if first:
+            self._sent = taken
         else:
-            waiting = self._asked.pop(int(header.get("id", 0)), None)
-            over = frame.kind in ("retired", "ended")
-            self._ended = self._ended or over
-            if waiting is not None and not waiting.done():
-                waiting.set_result({"t": frame.kind, **header})
-            elif waiting is None and over:
-                self._events.ended({"t": frame.kind, **header})
+            self._confirm(taken)
+            for number, line, key in self._unconfirmed:
+                self._write_line(number, line, key)
+            for number, asked in tuple(self._asked.items()):
+                self._ask_again(number, asked)
+            log.info("host link made again state=%s", header.get("state"))
+        if not self._welcome.done():
+            self._welcome.set_result(header)
+
+    def _ask_again(self, number: int, asked: _Asked) -> None:
+        """A retirement that met no link was refused, and its answer lost; one past its first signal tells its end."""
+        if asked.kind != "retire":
+            self._write(asked.kind, id=number, **asked.header)
+        elif self._told.get("state") not in ("retiring", "retired"):
+            refused: dict[str, Any] = {"kind": "cancelled", "reason": "its link broke", "retry": True, "blockers": []}
+            self._answered("refused", {"id": number, **refused})
+
+    def _confirm(self, number: int) -> None:
+        while self._unconfirmed and self._unconfirmed[0][0] <= number:
+            self._unconfirmed.popleft()
 
     def _drop(self, reason: str) -> None:
         """The link is over. That the host is lost is told only when nothing of its harness is left."""
@@ -94,16 +164,18 @@ class UnixHostLink(asyncio.Protocol):
             self._transport.close()
         if not self._welcome.done():
             self._fail(self._welcome, reason)
-        elif self._ended:
+        if not self._told:
+            return
+        if self._ended:
             self._tell(reason)
         else:
             self._over = self._end()
             self._over.add_done_callback(lambda over: over.cancelled() or self._tell(reason))
 
     def _tell(self, reason: str) -> None:
-        for waiting in self._asked.values():
-            if not waiting.done():
-                self._fail(waiting, reason)
+        for asked in self._asked.values():
+            if not asked.answer.done():
+                self._fail(asked.answer, reason)
         self._asked.clear()
         if not self._ended:
             self._events.lost(reason)
@@ -137,9 +209,13 @@ class UnixHostLink(asyncio.Protocol):
         return int(self._told["host_pid"])
 
     def send(self, line: bytes, key: str | None = None) -> None:
-        self._send("in", line, **({} if key is None else {"key": key}))
+        self._sent += 1
+        self._unconfirmed.append((self._sent, line, key))
+        if self._linked:
+            self._write_line(self._sent, line, key)
 
     def ack(self, host_seq: HostSeq) -> None:
+        self._stored = host_seq
         self._send("ack", n=host_seq)
 
     def retire_cancel(self) -> None:
@@ -151,7 +227,7 @@ class UnixHostLink(asyncio.Protocol):
             raise HostLost("the agent's host is gone")
         number = next(self._ids)
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
+        self._asked[number] = _Asked(kind, header, future)
         self._send(kind, id=number, **header)
         try:
             async with asyncio.timeout(budget_s):
@@ -178,6 +254,17 @@ class UnixHostLink(asyncio.Protocol):
             pass
         self._drop("closed")
 
-    def _send(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
-        if self._transport is not None and not self._lost:
+    @property
+    def _linked(self) -> bool:
+        return not self._lost and self._welcome.done()
+
+    def _send(self, kind: str, /, **header: Any) -> None:
+        if self._linked:
+            self._write(kind, **header)
+
+    def _write_line(self, number: int, line: bytes, key: str | None) -> None:
+        self._write("in", line, n=number, **({} if key is None else {"key": key}))
+
+    def _write(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
+        if self._transport is not None:
             self._transport.write(hostframe.encode(kind, body, **header))

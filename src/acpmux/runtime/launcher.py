@@ -58,9 +58,8 @@ class UnixHostLauncher:
             await asyncio.wait({gone}, timeout=GONE_BUDGET_S)
             raise
         try:
-            return await _link(
-                socket_path, events, token, gone, functools.partial(self._end, spec.host_id, folder, gone)
-            )
+            end = functools.partial(self._end, spec.host_id, folder, gone)
+            return await self._link(socket_path, events, token, gone, end)
         except LaunchFailed:
             await self._end(spec.host_id, folder, gone)
             raise
@@ -74,7 +73,7 @@ class UnixHostLauncher:
             try:
                 path = Path(str(told["socket"]))
                 end = functools.partial(self._end, host_id, folder, gone)
-                return await _link(path, events, str(told["token"]), gone, end, after)
+                return await self._link(path, events, str(told["token"]), gone, end, after)
             except LaunchFailed as error:
                 log.warning("host not adopted host=%s error=%s", host_id, error.message)
         await _clear(folder)
@@ -85,6 +84,21 @@ class UnixHostLauncher:
 
     async def end_left(self, marks: Sequence[str]) -> list[Any]:
         return await orphans.end_left(marks)
+
+    async def _link(
+        self,
+        path: Path,
+        events: HostEvents,
+        token: str,
+        gone: "asyncio.Future[None]",
+        end: Callable[[], "asyncio.Future[None]"],
+        after: HostSeq = NO_LINE,
+    ) -> UnixHostLink:
+        link = UnixHostLink(
+            events, token, gone, end, lambda link: self._tasks.spawn("relink", _connected(path, link)), after
+        )
+        await _connect(path, link)
+        return link
 
     def _end(self, host_id: HostId, folder: Path, gone: "asyncio.Future[None]") -> "asyncio.Task[None]":
         return self._tasks.spawn(f"lost:{host_id}", _over(folder, gone))
@@ -223,21 +237,19 @@ async def _line(fd: int) -> bytes:
     return data
 
 
-async def _link(
-    socket_path: Path,
-    events: HostEvents,
-    token: str,
-    gone: "asyncio.Future[None]",
-    end: Callable[[], "asyncio.Future[None]"],
-    after: HostSeq = NO_LINE,
-) -> UnixHostLink:
-    loop = asyncio.get_running_loop()
+async def _connected(path: Path, link: UnixHostLink) -> bool:
+    try:
+        await _connect(path, link)
+    except LaunchFailed:
+        return False
+    return True
+
+
+async def _connect(path: Path, link: UnixHostLink) -> None:
+    """Raises: LaunchFailed."""
     try:
         async with asyncio.timeout(LINK_BUDGET_S):
-            _, link = await loop.create_unix_connection(
-                lambda: UnixHostLink(events, token, gone, end, after), str(socket_path)
-            )
+            await asyncio.get_running_loop().create_unix_connection(lambda: link, str(path))
             await link.welcomed(LINK_BUDGET_S)
     except (OSError, TimeoutError, HostLost) as error:
         raise LaunchFailed(f"the agent's host can't be reached: {error}") from None
-    return link

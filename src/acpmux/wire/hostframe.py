@@ -6,8 +6,8 @@ daemon to host, each header's `t`:
 
 - `hello` {token, versions: [low, high], after}: first frame; a wrong token ends the link. Output after host seq
 `after` follows.
-- `in` {key} + body: one line for the harness, without its newline. A line with a key that was seen is dropped: a daemon
-  that can't know what an earlier one has sent sends it again.
+- `in` {n, key} + body -> `got` {n}: line n for the harness, without its newline; n goes on from the welcome's `taken`.
+  A line with a key that was seen is dropped: a daemon that can't know what an earlier one has sent sends it again.
 - `ack` {n}: output up to host seq n is stored; drop it.
 - `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
 - `take` {id, session, cwd, servers, direct} -> `taken` {id, launch}: a host that was kept ready is this session's from
@@ -25,7 +25,8 @@ seen and
 
 host to daemon besides those answers:
 
-- `welcome` {version, host_pid, pid, start, launch {problems, places, servers}, state, outcome}: the answer to `hello`.
+- `welcome` {version, host_pid, pid, start, launch {problems, places, servers}, state, outcome, taken}: the answer to
+  `hello`. `taken` is the number of the last line for the harness that the host has got.
   `state` is running, retiring, retired, ended or exited; `outcome` is the header of the answer that tells of it.
 - `out` {n} + body: one line of the harness. `n` has no gaps.
 - after a `welcome` whose outcome is there: that outcome once more as a frame of its own, behind every `out`.
