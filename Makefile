@@ -32,7 +32,7 @@ bench-census: $(VENV)/installed-dev
 	$(BIN)/python bench/census_cost.py
 
 crash: $(VENV)/installed-dev
-	$(BIN)/python bench/crash.py --daemons 1000 --hosts 300
+	$(BIN)/python bench/crash.py --random 470 --records 20 --hosts 180 --both 120
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix src tests bench
