@@ -1,4 +1,4 @@
-"""`daemon run|start|status|shutdown|config`."""
+"""`daemon run|start|status|shutdown|config`; `install` and `uninstall` are in `service.py`."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from acpmux.cli import service
 from acpmux.cli.output import json_option, megabytes, print_json
 from acpmux.client import connect
 from acpmux.errors import DaemonUnreachable
@@ -48,14 +49,15 @@ def status_command(as_json: bool) -> None:
     except DaemonUnreachable as error:
         if as_json:
             raise
-        click.echo(f"No daemon runs: {error.message}")
+        click.echo(f"No daemon runs: {error.message}\nservice: {service.beside()[0]}")
         sys.exit(1)
+    line, unit = service.beside(told["pid"])
     if as_json:
-        print_json(told)
+        print_json({**told, "unit": unit})
         return
     by_status = ", ".join(f"{count} {status}" for status, count in told["sessions"]["byStatus"].items()) or "none"
     click.echo(f"acpmux {told['version']}, pid {told['pid']}, since {told['startedAt']}, {megabytes(told['rssBytes'])}")
-    click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}")
+    click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}\nservice: {line}")
 
 
 @daemon_command.command(
@@ -89,3 +91,7 @@ def config_command(as_json: bool) -> None:
     """Print where config.toml is looked for. It is read when the daemon starts."""
     path = str(Paths.find(os.environ).config_file)
     print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)
+
+
+daemon_command.add_command(service.install_command)
+daemon_command.add_command(service.uninstall_command)

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from acpmux import places
 from acpmux.client.connection import Connection
@@ -27,6 +28,15 @@ def connect(start: bool = True) -> Connection:
     return _started(home, path)
 
 
+def connect_soon() -> Connection:
+    """A connection to the daemon of this home, which a service manager is starting. Raises: DaemonUnreachable."""
+    path = places.socket_of(places.home_of(os.environ))
+    connection = _arrival(path)
+    if connection is None:
+        raise DaemonUnreachable(f"no daemon answers on {path} after {START_BUDGET_S:g} s")
+    return connection
+
+
 def _started(home: str, path: str) -> Connection:
     """Two clients may do this at once.
 
@@ -47,15 +57,23 @@ def _started(home: str, path: str) -> Connection:
             cwd="/",
             start_new_session=True,
         )
+    connection = _arrival(path, lambda: process.poll() not in (None, 0))
+    if connection is None:
+        raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    return connection
+
+
+def _arrival(path: str, ended: Callable[[], bool] = lambda: False) -> Connection | None:
+    """The connection to a daemon that is starting; None when it has ended or takes too long."""
     deadline = time.monotonic() + START_BUDGET_S
     while time.monotonic() < deadline:
         try:
             return Connection(path)
         except DaemonUnreachable:
-            if process.poll() not in (None, 0):
+            if ended():
                 break
             time.sleep(POLL_S)
-    raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    return None
 
 
 def _tail(output: str) -> str:
