@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from acpmux.agents import profiles
 from acpmux.errors import AcpmuxError, OwnFault
@@ -17,6 +18,7 @@ from acpmux.paths import Paths
 from acpmux.runtime import configfile, logs, orphans
 from acpmux.runtime.clock import SystemClock
 from acpmux.runtime.launcher import UnixHostLauncher
+from acpmux.runtime.notify import notifier
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.unix import UnixServer
 from acpmux.store.log import SqliteLog
@@ -26,7 +28,7 @@ log = logging.getLogger("acpmux.daemon")
 
 def run() -> int:
     """Runs the daemon in the foreground until a signal or `_acpmux/shutdown` ends it. Returns the exit code."""
-    paths = Paths.find(os.environ)
+    paths, ready = Paths.find(os.environ), notifier()
     try:
         paths.prepare()
         config = configfile.load(paths.config_file)
@@ -36,10 +38,11 @@ def run() -> int:
         return error.exit_code
     if lock is None:
         print(f"acpmux: another daemon runs for {paths.home}; see: acpmux daemon status", file=sys.stderr)
+        ready()  # the home is served: no failure, and nothing to try again
         return 0
     logs.set_up(paths.logs)
     try:
-        return asyncio.run(_serve(paths, config))
+        return asyncio.run(_serve(paths, config, ready))
     except OwnFault as error:
         log.error("ended code=%s error=%r", error.code, error.message)
         print(f"acpmux: {error.message}", file=sys.stderr)
@@ -68,7 +71,7 @@ async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
         log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
 
 
-async def _serve(paths: Paths, config: configfile.Config) -> int:
+async def _serve(paths: Paths, config: configfile.Config, ready: Callable[[], None]) -> int:
     tasks = Tasks()
     store = await SqliteLog.open(paths.db)
     try:
@@ -94,6 +97,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
         server = UnixServer(hub, paths, tasks, done.set)
         await server.start()
         log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))
+        ready()
         await done.wait()
         await server.close()
     finally:

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,15 +37,21 @@ def main_pid() -> int:
     return pid if state != "Z" else 0
 
 
-def start() -> None:
+def start() -> bool:
+    """As Type=notify: done when it says that it is ready; False when it ends before."""
     if main_pid():
-        return
+        return True
     lines = [line.partition("=") for line in UNIT.read_text().splitlines()]
     (command,) = (value for key, _, value in lines if key == "ExecStart")
     env = dict(shlex.split(value)[0].split("=", 1) for key, _, value in lines if key == "Environment")
+    ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ready.bind(f"\0{FOLDER}"[:100])
+    ready.settimeout(0.02)
     process = subprocess.Popen(
         shlex.split(command.removeprefix(":")),
-        env=env | {name: os.environ[name] for name in ("HOME", "ACPMUX_TEST_RUN") if name in os.environ},
+        env=env
+        | {"NOTIFY_SOCKET": f"@{FOLDER}"[:100]}
+        | {name: os.environ[name] for name in ("HOME", "ACPMUX_TEST_RUN") if name in os.environ},
         cwd="/",
         start_new_session=True,
         stdin=subprocess.DEVNULL,
@@ -52,6 +59,12 @@ def start() -> None:
         stderr=subprocess.DEVNULL,
     )
     (FOLDER / "pid").write_text(str(process.pid))
+    while True:
+        try:
+            return ready.recv(100) == b"READY=1"
+        except TimeoutError:
+            if process.poll() is not None:
+                return False
 
 
 def stop() -> None:
@@ -75,7 +88,7 @@ def main() -> int:
     if {"disable", "restart"} & set(words):
         stop()
     if {"enable", "start", "restart"} & set(words):
-        start()
+        return 0 if start() else 1
     return 0
 
 

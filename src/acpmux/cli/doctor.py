@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 
-from acpmux.cli import service
 from acpmux.cli.output import json_option, paint, print_json
+from acpmux.cli.service import LINGER, LOGOUT, lingers, words
 from acpmux.client import connect
+from acpmux.client.service import look
 from acpmux.errors import AcpmuxError
 from acpmux.paths import Paths
 from acpmux.places import SOCKET_PATH_BYTES
@@ -155,14 +156,14 @@ def _agents() -> Finding:
 
 def _service() -> Finding:
     try:
-        seen = service.look()
+        seen = look()
     except AcpmuxError as error:
         return Finding("service", "ok", error.message)
     if seen.state is State.NONE:
         return Finding("service", "ok", "none installed; acpmux daemon install keeps the daemon running")
     if seen.program_gone or seen.state is State.OLD:
-        return Finding("service", "without", seen.words(), f"acpmux daemon install, then: {seen.manager.apply}")
-    return Finding("service", "ok", seen.words())
+        return Finding("service", "without", words(seen), f"acpmux daemon install, then: {seen.manager.apply}")
+    return Finding("service", "ok", words(seen))
 
 
 def _linger() -> Finding:
@@ -170,17 +171,17 @@ def _linger() -> Finding:
     what = "logout"
     if shutil.which("loginctl") is None:
         return Finding(what, "ok", "no session manager ends processes at logout")
-    if not service.lingers():
+    if not lingers():
         if any("KillUserProcesses=yes" in line for line in _logind_lines() if not line.startswith("#")):
-            return Finding(what, "without", "KillUserProcesses is on: agents end when you log out", service.LINGER)
+            return Finding(what, "without", "KillUserProcesses is on: agents end when you log out", LINGER)
         if _service_installed():
-            return Finding(what, "without", service.LOGOUT, service.LINGER)
+            return Finding(what, "without", LOGOUT, LINGER)
     return Finding(what, "ok", "sessions live on when you log out")
 
 
 def _service_installed() -> bool:
     try:
-        return service.look().state is not State.NONE
+        return look().state is not State.NONE
     except AcpmuxError:
         return False
 

@@ -1,123 +1,28 @@
 """`daemon install` and `daemon uninstall`: the daemon as a service of the user's service manager."""
 
 import os
-import re
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from acpmux.cli.output import json_option, print_json
 from acpmux.client import connect_soon
+from acpmux.client.service import SHOW_BUDGET_S, Seen, look, pid_of, run, wanted
 from acpmux.errors import AcpmuxError, DaemonUnreachable, OwnFault, StateFault
 from acpmux.paths import Paths
-from acpmux.units import systemd
-from acpmux.units.unit import Argv, Facts, Manager, State, judge
+from acpmux.units.unit import Argv, Manager, State
 
-MANAGER_BUDGET_S = 60.0  # a stop waits for the daemon to close its log
-SHOW_BUDGET_S = 5.0  # a service manager answers from memory
+MANAGER_BUDGET_S = 100.0  # systemd gives a start 90 s
 ANSWER_BUDGET_S = 10.0  # the daemon answers from memory
-MAX_BYTES = 1024 * 1024
 
+HAND_OVER = "acpmux daemon shutdown && acpmux daemon start"
+LOGOUT = "logging out ends the user's services, agents too"
+LINGER = "keep them: loginctl enable-linger"
 _ENVIRONMENT = (
     "Agents get this shell's PATH, and else the environment of systemd's user manager. "
     "What an agent needs beside that: config.toml, [agents.NAME.env]"
 )
-HAND_OVER = "acpmux daemon shutdown && {}"
-LOGOUT = "logging out ends the user's services, agents too"
-LINGER = "keep them: loginctl enable-linger"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The unit that is there: its `state`, its text and what it runs (None where it can't be said)."""
-
-    manager: Manager
-    state: State
-    text: str | None
-    facts: Facts | None
-
-    @property
-    def program_gone(self) -> bool:
-        return self.facts is not None and not os.access(self.facts.program, os.X_OK)
-
-    def words(self) -> str:
-        """One line for a person."""
-        if self.state is State.NONE:
-            return "none installed"
-        remarks = {
-            State.OLD: "of another installation or version",
-            State.EDITED: "edited by hand",
-            State.ELSEWHERE: f"for another state folder, {self.facts.home if self.facts else ''}",
-        }
-        told = [self.manager.file, *filter(None, (remarks.get(self.state),))]
-        return ", ".join(
-            [*told, f"its Python is gone: {self.facts.program}"] if self.facts and self.program_gone else told
-        )
-
-    def as_json(self) -> dict[str, Any] | None:
-        if self.state is State.NONE:
-            return None
-        program = self.facts.program if self.facts else None
-        home = self.facts.home if self.facts else None
-        told = {"manager": self.manager.name, "path": self.manager.file, "state": str(self.state)}
-        return {**told, "program": program, "programGone": self.program_gone, "home": home}
-
-
-def wanted() -> Facts:
-    """What a unit installed now would run."""
-    return Facts(sys.executable, str(Paths.find(os.environ).home), os.environ.get("PATH", os.defpath))
-
-
-def manager() -> Manager:
-    """This platform's. Raises: OwnFault where none is known."""
-    if sys.platform == "linux":
-        return systemd.manager(os.environ)
-    if sys.platform == "darwin":
-        from acpmux.units import launchd  # its parser of XML is for there alone
-
-        return launchd.manager(os.getuid())
-    raise OwnFault(f"no service manager is known on {sys.platform}. The first command starts the daemon: acpmux ls")
-
-
-def look() -> Seen:
-    """Reads the unit that is there. Raises: OwnFault."""
-    there = manager()
-    try:
-        with open(there.file, encoding="utf-8", errors="replace", newline="") as file:
-            text = file.read(MAX_BYTES)
-    except FileNotFoundError:
-        text = None
-    except OSError as error:
-        raise OwnFault(f"{there.file} can't be read: {error.strerror}") from None
-    return Seen(there, judge(there, text, wanted()), text, there.read(text) if text is not None else None)
-
-
-def pid_of(there: Manager) -> int | None:
-    """The daemon's pid as its service manager knows it; None when it runs none or can't be asked."""
-    try:
-        done = _run(there.show, SHOW_BUDGET_S)
-    except OwnFault:
-        return None
-    found = re.search(r"(?:MainPID=|\bpid = )([1-9]\d*)", done.stdout)
-    return int(found[1]) if found and done.returncode == 0 else None
-
-
-def beside(pid: int | None = None) -> tuple[str, dict[str, Any] | None]:
-    """What `daemon status` says of the unit beside the daemon of this pid: a line, and the same as JSON."""
-    try:
-        seen = look()
-    except AcpmuxError as error:
-        return error.message, None
-    line, unit = seen.words(), seen.as_json()
-    if unit is None or pid is None:
-        return line, unit
-    own = pid == pid_of(seen.manager)
-    hand_over = "" if own else f"; this daemon was not started by it: {HAND_OVER.format(seen.manager.begin)}"
-    return line + hand_over, {**unit, "startedThis": own}
 
 
 @click.command("install", epilog="Examples:\n\n\b\n  acpmux daemon install\n  acpmux daemon install --print")
@@ -174,9 +79,66 @@ def uninstall_command(force: bool, as_json: bool) -> None:
         click.echo(f"Removed: {there.file}\nAgents run on; the next command starts a daemon that takes them over.")
 
 
+def words(seen: Seen) -> str:
+    """The unit that is there in one line."""
+    if seen.state is State.NONE:
+        return "none installed"
+    told = [seen.manager.file]
+    if seen.state is State.OLD:
+        told.append("of another installation or version")
+    if seen.state is State.EDITED:
+        told.append("edited by hand")
+    if seen.state is State.ELSEWHERE and seen.facts:
+        told.append(f"for another state folder, {seen.facts.home}")
+    if seen.program_gone and seen.facts:
+        told.append(f"its Python is gone: {seen.facts.program}")
+    return ", ".join(told)
+
+
+def beside(pid: int | None = None) -> tuple[str, dict[str, Any] | None]:
+    """What `daemon status` says of the unit beside the daemon of this pid: a line, and the same as JSON."""
+    try:
+        seen = look()
+    except AcpmuxError as error:
+        return error.message, None
+    if seen.state is State.NONE or pid is None:
+        return words(seen), None
+    own = pid == pid_of(seen.manager)
+    unit = {
+        "manager": seen.manager.name,
+        "path": seen.manager.file,
+        "state": str(seen.state),
+        "program": seen.facts and seen.facts.program,
+        "programGone": seen.program_gone,
+        "home": seen.facts and seen.facts.home,
+        "startedThis": own,
+    }
+    told = own or seen.state is State.ELSEWHERE
+    return words(seen) + ("" if told else f"; this daemon was not started by it: {HAND_OVER}"), unit
+
+
+def lingers() -> bool:
+    """Whether systemd keeps this user's manager without a login (loginctl enable-linger)."""
+    import pwd
+
+    try:
+        return os.path.exists(f"/var/lib/systemd/linger/{pwd.getpwuid(os.getuid()).pw_name}")
+    except KeyError:
+        return False  # a user without a name has no manager either
+
+
 def _check_own(seen: Seen, force: bool, what: str) -> None:
     if seen.state in (State.EDITED, State.ELSEWHERE) and not force:
-        raise StateFault(f"not {what}: {seen.words()}. Do it all the same: --force")
+        raise StateFault(f"not {what}: {words(seen)}. Do it all the same: --force")
+
+
+def _check_ready(there: Manager) -> None:
+    """Nothing is written for a service that can't start. Raises: ConfigFault; UnknownAgent; OwnFault."""
+    from acpmux.daemon import check_config
+
+    check_config()
+    if shutil.which(there.start[0]) is None:
+        raise OwnFault(f"this machine has no {there.start[0]}. The first command starts the daemon: acpmux ls")
 
 
 def _write(path: str, text: str) -> None:
@@ -189,15 +151,6 @@ def _write(path: str, text: str) -> None:
         os.replace(new, path)
     except OSError as error:
         raise OwnFault(f"{path} can't be written: {error.strerror}") from None
-
-
-def _check_ready(there: Manager) -> None:
-    """Nothing is written for a service that can't start. Raises: ConfigFault; UnknownAgent; OwnFault."""
-    from acpmux.daemon import check_config
-
-    check_config()
-    if shutil.which(there.start[0]) is None:
-        raise OwnFault(f"this machine has no {there.start[0]}. The first command starts the daemon: acpmux ls")
 
 
 def _begin(seen: Seen) -> int | None:
@@ -219,6 +172,19 @@ def _begin(seen: Seen) -> int | None:
         raise OwnFault(f"the service was started, but {error.message}. Its words: {there.logs}") from None
 
 
+def _known(there: Manager) -> bool:
+    return run(there.show, SHOW_BUDGET_S).returncode == 0
+
+
+def _order(there: Manager, command: Argv) -> None:
+    done = run(command, MANAGER_BUDGET_S)
+    if done.returncode != 0:
+        said = " / ".join(done.stderr.strip().splitlines()[:3]) or f"it gave {done.returncode}"
+        raise OwnFault(
+            f"{' '.join(command)}: {said}. The unit is {there.file}; try again in a login session of this user"
+        )
+
+
 def _tell(seen: Seen, pid: int | None, own: bool, changed: bool) -> None:
     there = seen.manager
     if pid is None and seen.state is State.ELSEWHERE:
@@ -227,7 +193,7 @@ def _tell(seen: Seen, pid: int | None, own: bool, changed: bool) -> None:
         click.echo(f"Start it: {' && '.join(' '.join(argv) for argv in (*there.reload, there.start))}")
     elif not own:
         click.echo(f"Another daemon serves (pid {pid}) and goes on. To hand over, agents run on meanwhile:")
-        click.echo(f"  {HAND_OVER.format(there.begin)}")
+        click.echo(f"  {HAND_OVER}")
     elif changed and seen.state is not State.NONE:
         click.echo(f"The daemon runs (pid {pid}), by the earlier unit until: {there.apply}")
     else:
@@ -236,37 +202,3 @@ def _tell(seen: Seen, pid: int | None, own: bool, changed: bool) -> None:
         click.echo(_ENVIRONMENT)
         if not lingers():
             click.echo(f"Without lingering, {LOGOUT}; {LINGER}")
-
-
-def _known(there: Manager) -> bool:
-    return _run(there.show, SHOW_BUDGET_S).returncode == 0
-
-
-def _order(there: Manager, command: Argv) -> None:
-    done = _run(command, MANAGER_BUDGET_S)
-    if done.returncode != 0:
-        said = " / ".join(done.stderr.strip().splitlines()[:3]) or f"it gave {done.returncode}"
-        raise OwnFault(
-            f"{' '.join(command)}: {said}. The unit is {there.file}; try again in a login session of this user"
-        )
-
-
-def _run(command: Argv, budget_s: float) -> "subprocess.CompletedProcess[str]":
-    try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=budget_s
-        )
-    except subprocess.TimeoutExpired:
-        raise OwnFault(f"{' '.join(command)} took over {budget_s:g} s") from None
-    except OSError as error:
-        raise OwnFault(f"{command[0]} can't be run: {error.strerror}") from None
-
-
-def lingers() -> bool:
-    """Whether systemd keeps this user's manager without a login (loginctl enable-linger)."""
-    import pwd
-
-    try:
-        return os.path.exists(f"/var/lib/systemd/linger/{pwd.getpwuid(os.getuid()).pw_name}")
-    except KeyError:
-        return False  # a user without a name has no manager either

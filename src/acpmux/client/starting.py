@@ -38,14 +38,19 @@ def connect_soon() -> Connection:
 
 
 def _started(home: str, path: str) -> Connection:
-    """Two clients may do this at once.
+    """By its service if one is installed, so that its unit and not this terminal holds the agents. Else by itself.
 
-    The daemon that loses the race for the lock goes, and both connect to the other.
+    Two clients may do this at once: the daemon that loses the race for the lock goes, and both connect to the other.
     """
     import subprocess  # only here: a daemon that runs already is the usual case
 
+    from acpmux.client import service
     from acpmux.paths import Paths
 
+    if service.begin(home):
+        connection = _arrival(path)
+        if connection is not None:
+            return connection
     Paths.find(os.environ).prepare()
     output = os.path.join(home, "logs", "daemon.out")
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:

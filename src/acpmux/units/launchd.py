@@ -24,7 +24,7 @@ def manager(uid: int) -> Manager:
         start=("launchctl", "bootstrap", domain, file),
         stop=("launchctl", "bootout", target),
         show=("launchctl", "print", target),
-        begin=f"launchctl kickstart {target}",
+        begin=("launchctl", "kickstart", target),
         apply=f"launchctl bootout {target}; launchctl bootstrap {domain} {shlex.quote(file)}",
         logs="logs/daemon.out of the state folder",
         once=True,

@@ -17,7 +17,7 @@ _TEMPLATE = f"""\
 Description=acpmux, durable sessions of coding agents
 
 [Service]
-Type=exec
+Type=notify
 ExecStart=:%s -m acpmux daemon run
 WorkingDirectory=/
 Environment=%s
@@ -51,7 +51,7 @@ def manager(env: Mapping[str, str]) -> Manager:
         start=(*_USER, "enable", "--now", NAME),
         stop=(*_USER, "disable", "--now", NAME),
         show=(*_USER, "show", "--property=MainPID", NAME),
-        begin="systemctl --user start acpmux",
+        begin=(*_USER, "start", NAME),
         apply="systemctl --user restart acpmux",
         logs="journalctl --user -u acpmux",
     )

@@ -37,8 +37,9 @@ class Facts:
 class Manager:
     """How one service manager is told of the daemon.
 
-    `reload` follows each change of the file; `show` tells its pid; `apply`, `begin` and `logs` are for a person to
-    type. With `once`, `start` and `stop` fail when they were done already, and `show` fails when nothing is loaded.
+    `reload` follows each change of the file; `start` is for now and each login, `begin` for now; `show` tells its
+    pid; `apply` and `logs` are for a person to type. With `once`, `start` and `stop` fail when they were done already,
+    and `show` fails when nothing is loaded.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Manager:
     start: Argv
     stop: Argv
     show: Argv
-    begin: str
+    begin: Argv
     apply: str
     logs: str
     once: bool = False

@@ -82,6 +82,7 @@ def test_neither_a_stop_nor_a_full_memory_nor_a_limit_of_one_service_ends_the_ag
 
 def test_unit_that_gave_way_to_another_daemon_or_has_no_valid_config_is_not_started_again() -> None:
     told = {(section, key): value for section, key, value in settings(render(PLAIN))}
+    assert told["Service", "Type"] == "notify"  # a start is done when the home is served
     assert told["Service", "Restart"] == "on-failure" and told["Service", "RestartPreventExitStatus"] == "2"
     assert told["Install", "WantedBy"] == "default.target"
 
