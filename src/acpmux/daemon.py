@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from acpmux.agents import profiles
 from acpmux.errors import AcpmuxError, OwnFault
@@ -64,6 +65,13 @@ def check_config() -> str:
             profiles.find(str(name))
     named = ", ".join(agent.name for agent in config.agents)
     return f"{path}: {f'agents {named}' if named else 'no agents of its own'}" if path.exists() else f"no {path}"
+
+
+def config_in_force() -> list[tuple[str, Any, str]]:
+    """(key, value, source) of what a daemon starting now takes. Raises: ConfigFault."""
+    paths = Paths.find(os.environ)
+    home = ("home", str(paths.home), "ACPMUX_HOME" if os.environ.get("ACPMUX_HOME") else "default")
+    return [home, *configfile.in_force(paths.config_file)]
 
 
 async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:

@@ -1,6 +1,8 @@
 """The daemon as a service: what `daemon install` writes and asks for, and that no stop or restart of it ends an agent."""
 
 import json
+import os
+import plistlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -186,3 +188,38 @@ def test_machine_without_a_service_manager_gets_the_unit_printed_and_is_told_how
 def test_uninstall_of_nothing_is_no_fault(served: Product) -> None:
     assert "No unit is installed" in served.ok("daemon", "uninstall")
     assert calls(served) == []
+
+
+LAUNCHCTL = """#!/bin/sh
+cd {folder}
+[ "$1" = print ] || echo "$@" >> calls
+case $1 in
+  print) [ -e loaded ] || exit 113 ;;
+  bootstrap) [ ! -e loaded ] || exit 5; touch loaded ;;
+  bootout) rm loaded || exit 3 ;;
+esac
+"""
+
+
+def test_on_macos_the_agent_is_loaded_once_and_taken_back(product: Product) -> None:
+    product.ok("daemon", "start")
+    product.env |= {"HOME": str(product.folder), "PATH": f"{product.folder}:{product.env['PATH']}"}
+    (product.folder / "launchctl").write_text(LAUNCHCTL.format(folder=product.folder))
+    (product.folder / "launchctl").chmod(0o755)
+    file = product.folder / "Library/LaunchAgents/acpmux.daemon.plist"
+
+    def mac(*args: str) -> str:
+        code = "import sys; sys.platform = 'darwin'; from acpmux.cli.app import run; run()"
+        done = subprocess.run([sys.executable, "-c", code, *args], env=product.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert f"Written: {file}" in mac("daemon", "install")
+    assert plistlib.loads(file.read_bytes())["EnvironmentVariables"]["ACPMUX_HOME"] == str(product.home)
+    assert "Unchanged" in mac("daemon", "install")
+    assert "Agents run on" in mac("daemon", "uninstall") and not file.exists()
+    uid = os.getuid()
+    assert (product.folder / "calls").read_text().splitlines() == [
+        f"bootstrap gui/{uid} {file}",
+        f"bootout gui/{uid}/acpmux.daemon",
+    ]

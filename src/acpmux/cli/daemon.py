@@ -1,5 +1,6 @@
 """`daemon run|start|status|shutdown|config`; `install` and `uninstall` are in `service.py`."""
 
+import json
 import os
 import sys
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import click
 
 from acpmux.cli import service
-from acpmux.cli.output import json_option, megabytes, print_json
+from acpmux.cli.output import columns, json_option, megabytes, print_json
 from acpmux.client import connect
 from acpmux.errors import DaemonUnreachable
 from acpmux.paths import Paths
@@ -85,12 +86,28 @@ def shutdown_command(end_agents: bool, all_: bool, as_json: bool) -> None:
     sys.exit(1 if told["left"] else 0)
 
 
-@daemon_command.command("config", epilog="Examples:\n\n\b\n  acpmux daemon config\n  $EDITOR $(acpmux daemon config)")
+@daemon_command.command(
+    "config",
+    epilog="Examples:\n\n\b\n  $EDITOR $(acpmux daemon config)\n  acpmux daemon config --values",
+)
+@click.option(
+    "--values", is_flag=True, help="Print every value that a daemon starting now takes, and where it is from."
+)
 @json_option
-def config_command(as_json: bool) -> None:
+def config_command(values: bool, as_json: bool) -> None:
     """Print where config.toml is looked for. It is read when the daemon starts."""
     path = str(Paths.find(os.environ).config_file)
-    print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)
+    if not values:
+        print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)
+        return
+    from acpmux.daemon import config_in_force
+
+    told = config_in_force()
+    if as_json:
+        rows = [{"key": key, "value": value, "source": source} for key, value, source in told]
+        print_json({"path": path, "exists": os.path.exists(path), "values": rows})
+    else:
+        columns(("KEY", "VALUE", "FROM"), [(key, json.dumps(value), source) for key, value, source in told])
 
 
 daemon_command.add_command(service.install_command)
