@@ -8,7 +8,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from acpmux.agents import profiles
 from acpmux.errors import AcpmuxError, ConfigFault, OwnFault
@@ -18,6 +20,7 @@ from acpmux.paths import Paths
 from acpmux.runtime import configfile, logs, orphans
 from acpmux.runtime.clock import SystemClock
 from acpmux.runtime.launcher import UnixHostLauncher
+from acpmux.runtime.notify import notifier
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.unix import UnixServer
 from acpmux.store.log import SqliteLog
@@ -27,7 +30,7 @@ log = logging.getLogger("acpmux.daemon")
 
 def run() -> int:
     """Runs the daemon in the foreground until a signal or `_acpmux/shutdown` ends it. Returns the exit code."""
-    paths = Paths.find(os.environ)
+    paths, ready = Paths.find(os.environ), notifier()
     try:
         paths.prepare()
         config = configfile.load(paths.config_file)
@@ -37,10 +40,11 @@ def run() -> int:
         return error.exit_code
     if lock is None:
         print(f"acpmux: another daemon runs for {paths.home}; see: acpmux daemon status", file=sys.stderr)
+        ready()  # the home is served: no failure, and nothing to try again
         return 0
     logs.set_up(paths.logs)
     try:
-        return asyncio.run(_serve(paths, config))
+        return asyncio.run(_serve(paths, config, ready))
     except OwnFault as error:
         log.error("ended code=%s error=%r", error.code, error.message)
         print(f"acpmux: {error.message}", file=sys.stderr)
@@ -74,6 +78,13 @@ def _check_pool(agent: configfile.AgentConfig, where: Path) -> None:
         )
 
 
+def config_in_force() -> list[tuple[str, Any, str]]:
+    """(key, value, source) of what a daemon starting now takes. Raises: ConfigFault."""
+    paths = Paths.find(os.environ)
+    home = ("home", str(paths.home), "ACPMUX_HOME" if os.environ.get("ACPMUX_HOME") else "default")
+    return [home, *configfile.in_force(paths.config_file)]
+
+
 async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
     for left in await orphans.end_orphans(paths, adopted):
         log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
@@ -84,7 +95,7 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-async def _serve(paths: Paths, config: configfile.Config) -> int:
+async def _serve(paths: Paths, config: configfile.Config, ready: Callable[[], None]) -> int:
     tasks = Tasks()
     store = await SqliteLog.open(paths.db)
     try:
@@ -111,6 +122,7 @@ async def _serve(paths: Paths, config: configfile.Config) -> int:
         await server.start()
         hub.keep_ready()
         log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))
+        ready()
         await done.wait()
         await server.close()
     finally:

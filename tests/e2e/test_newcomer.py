@@ -81,6 +81,17 @@ def test_doctor_tells_a_broken_config(product: Product) -> None:
     assert done.returncode == 1 and "idle.after" in done.stdout
 
 
+def test_config_in_force_is_told_with_where_each_value_comes_from(product: Product) -> None:
+    path = str(product.home / "config.toml")
+    assert product.ok("daemon", "config") == f"{path}\n"
+    told = product.json("daemon", "config", "--values")
+    assert (told["path"], told["exists"]) == (path, True)
+    rows = {row["key"]: (row["value"], row["source"]) for row in told["values"]}
+    assert rows["home"] == (str(product.home), "ACPMUX_HOME")
+    assert rows["idle.after"] == ("never", "file") and rows["idle.grace"] == ("5s", "default")
+    assert "idle.grace" in product.ok("daemon", "config", "--values")
+
+
 def test_output_that_can_not_be_written_is_one_line_and_a_closed_pipe_none(product: Product) -> None:
     product.agent()
     product.ok("new", "-a", "scripted", "-n", "s")

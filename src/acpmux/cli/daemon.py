@@ -1,12 +1,14 @@
-"""`daemon run|start|status|shutdown|config`."""
+"""`daemon run|start|status|shutdown|config`; `install` and `uninstall` are in `service.py`."""
 
+import json
 import os
 import sys
 from typing import Any
 
 import click
 
-from acpmux.cli.output import json_option, megabytes, print_json
+from acpmux.cli import service
+from acpmux.cli.output import columns, json_option, megabytes, print_json
 from acpmux.client import connect
 from acpmux.errors import DaemonUnreachable
 from acpmux.paths import Paths
@@ -48,17 +50,18 @@ def status_command(as_json: bool) -> None:
     except DaemonUnreachable as error:
         if as_json:
             raise
-        click.echo(f"No daemon runs: {error.message}")
+        click.echo(f"No daemon runs: {error.message}\nservice: {service.beside()[0]}")
         sys.exit(1)
+    line, unit = service.beside(told["pid"])
     if as_json:
-        print_json(told)
+        print_json({**told, "unit": unit})
         return
     by_status = ", ".join(f"{count} {status}" for status, count in told["sessions"]["byStatus"].items()) or "none"
     click.echo(f"acpmux {told['version']}, pid {told['pid']}, since {told['startedAt']}, {megabytes(told['rssBytes'])}")
     for agent in dict.fromkeys(one["agent"] for one in told["pool"]):
         ready = [one for one in told["pool"] if one["agent"] == agent]
         click.echo(f"kept ready: {len(ready)} {agent}, {megabytes(sum(one['rssBytes'] for one in ready))}")
-    click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}")
+    click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}\nservice: {line}")
 
 
 @daemon_command.command(
@@ -86,9 +89,29 @@ def shutdown_command(end_agents: bool, all_: bool, as_json: bool) -> None:
     sys.exit(1 if told["left"] else 0)
 
 
-@daemon_command.command("config", epilog="Examples:\n\n\b\n  acpmux daemon config\n  $EDITOR $(acpmux daemon config)")
+@daemon_command.command(
+    "config",
+    epilog="Examples:\n\n\b\n  $EDITOR $(acpmux daemon config)\n  acpmux daemon config --values",
+)
+@click.option(
+    "--values", is_flag=True, help="Print every value that a daemon starting now takes, and where it is from."
+)
 @json_option
-def config_command(as_json: bool) -> None:
+def config_command(values: bool, as_json: bool) -> None:
     """Print where config.toml is looked for. It is read when the daemon starts."""
     path = str(Paths.find(os.environ).config_file)
-    print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)
+    if not values:
+        print_json({"path": path, "exists": os.path.exists(path)}) if as_json else click.echo(path)
+        return
+    from acpmux.daemon import config_in_force
+
+    told = config_in_force()
+    if as_json:
+        rows = [{"key": key, "value": value, "source": source} for key, value, source in told]
+        print_json({"path": path, "exists": os.path.exists(path), "values": rows})
+    else:
+        columns(("KEY", "VALUE", "FROM"), [(key, json.dumps(value), source) for key, value, source in told])
+
+
+daemon_command.add_command(service.install_command)
+daemon_command.add_command(service.uninstall_command)

@@ -12,10 +12,13 @@ from pathlib import Path
 import click
 
 from acpmux.cli.output import json_option, paint, print_json
+from acpmux.cli.service import LINGER, LOGOUT, lingers, words
 from acpmux.client import connect
+from acpmux.client.service import look
 from acpmux.errors import AcpmuxError
 from acpmux.paths import Paths
 from acpmux.places import SOCKET_PATH_BYTES
+from acpmux.units.unit import State
 
 PROBE_BUDGET_S = 10.0  # one start of Python
 ANSWER_BUDGET_S = 5.0  # the daemon answers from memory
@@ -151,17 +154,36 @@ def _agents() -> Finding:
     return Finding("agents", "without", "none but the demo agent and config.toml's own", "see: acpmux agents")
 
 
+def _service() -> Finding:
+    try:
+        seen = look()
+    except AcpmuxError as error:
+        return Finding("service", "ok", error.message)
+    if seen.state is State.NONE:
+        return Finding("service", "ok", "none installed; acpmux daemon install keeps the daemon running")
+    if seen.program_gone or seen.state is State.OLD:
+        return Finding("service", "without", words(seen), f"acpmux daemon install, then: {seen.manager.apply}")
+    return Finding("service", "ok", words(seen))
+
+
 def _linger() -> Finding:
-    """systemd may end everything of a user at logout."""
+    """systemd ends everything of a user's manager at logout, and of a session's when it is told to."""
     what = "logout"
     if shutil.which("loginctl") is None:
         return Finding(what, "ok", "no session manager ends processes at logout")
-    lingers = os.path.exists(f"/var/lib/systemd/linger/{os.environ.get('USER', 'root')}")
-    kills = any("KillUserProcesses=yes" in line for line in _logind_lines() if not line.startswith("#"))
-    if kills and not lingers:
-        told = "KillUserProcesses is on: agents end when you log out"
-        return Finding(what, "without", told, "keep them: loginctl enable-linger")
+    if not lingers():
+        if any("KillUserProcesses=yes" in line for line in _logind_lines() if not line.startswith("#")):
+            return Finding(what, "without", "KillUserProcesses is on: agents end when you log out", LINGER)
+        if _service_installed():
+            return Finding(what, "without", LOGOUT, LINGER)
     return Finding(what, "ok", "sessions live on when you log out")
+
+
+def _service_installed() -> bool:
+    try:
+        return look().state is not State.NONE
+    except AcpmuxError:
+        return False
 
 
 def _logind_lines() -> list[str]:
@@ -182,6 +204,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _config,
     _socket,
     _daemon,
+    _service,
     _agents,
     _linger,
 )

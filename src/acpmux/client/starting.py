@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from acpmux import places
 from acpmux.client.connection import Connection
@@ -27,15 +28,29 @@ def connect(start: bool = True) -> Connection:
     return _started(home, path)
 
 
-def _started(home: str, path: str) -> Connection:
-    """Two clients may do this at once.
+def connect_soon() -> Connection:
+    """A connection to the daemon of this home, which a service manager is starting. Raises: DaemonUnreachable."""
+    path = places.socket_of(places.home_of(os.environ))
+    connection = _arrival(path)
+    if connection is None:
+        raise DaemonUnreachable(f"no daemon answers on {path} after {START_BUDGET_S:g} s")
+    return connection
 
-    The daemon that loses the race for the lock goes, and both connect to the other.
+
+def _started(home: str, path: str) -> Connection:
+    """By its service if one is installed, so that its unit and not this terminal holds the agents. Else by itself.
+
+    Two clients may do this at once: the daemon that loses the race for the lock goes, and both connect to the other.
     """
     import subprocess  # only here: a daemon that runs already is the usual case
 
+    from acpmux.client import service
     from acpmux.paths import Paths
 
+    if service.begin(home):
+        connection = _arrival(path)
+        if connection is not None:
+            return connection
     Paths.find(os.environ).prepare()
     output = os.path.join(home, "logs", "daemon.out")
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
@@ -47,15 +62,23 @@ def _started(home: str, path: str) -> Connection:
             cwd="/",
             start_new_session=True,
         )
+    connection = _arrival(path, lambda: process.poll() not in (None, 0))
+    if connection is None:
+        raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    return connection
+
+
+def _arrival(path: str, ended: Callable[[], bool] = lambda: False) -> Connection | None:
+    """The connection to a daemon that is starting; None when it has ended or takes too long."""
     deadline = time.monotonic() + START_BUDGET_S
     while time.monotonic() < deadline:
         try:
             return Connection(path)
         except DaemonUnreachable:
-            if process.poll() not in (None, 0):
+            if ended():
                 break
             time.sleep(POLL_S)
-    raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    return None
 
 
 def _tail(output: str) -> str:

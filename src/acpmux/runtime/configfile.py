@@ -6,7 +6,8 @@ An error names the file, the key and what is expected.
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ POOL_LIMIT = 8  # each holds 200 to 700 MB
 
 _TOP = ("default_agent", "idle", "start", "agents", "mcp_servers", "web")
 _IDLE = ("after", "attached", "grace", "park")
+_START = ("initialize", "session")
+_SECTIONS = {"idle": _IDLE, "start": _START}  # each in the order of its dataclass
 _AGENT = ("command", "env", "idle_after", "hosting", "pool", "core", "mcp_servers", "profile")
 _WEB = ("listen", "always")
 _SERVER = ("command", "args", "env")
@@ -38,6 +41,33 @@ def load(path: Path) -> Config:
     return parse(data, str(path))
 
 
+def in_force(path: Path) -> list[tuple[str, Any, str]]:
+    """(key, value, source) of what a daemon starting now takes, source "file" or "default". Raises: ConfigFault.
+
+    Values are as config.toml has them. Of an environment only the names: its values may be secrets.
+    """
+    load(path)
+    told = dict(_leaves(tomllib.loads(path.read_text("utf-8")), "")) if path.exists() else {}
+    defaults = {"default_agent": None} | {
+        f"{section}.{key}": value if isinstance(value, bool) else f"{value:g}s"
+        for section, values in (("idle", IdleConfig()), ("start", StartConfig()))
+        for key, value in zip(_SECTIONS[section], astuple(values), strict=True)
+    }
+    return [
+        (key, told.get(key, value), "file" if key in told else "default") for key, value in (defaults | told).items()
+    ]
+
+
+def _leaves(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if not isinstance(value, dict):
+            yield place + name, value
+        elif name == "env":
+            yield place + name, list(as_object(value))
+        else:
+            yield from _leaves(as_object(value), f"{place}{name}.")
+
+
 def parse(data: bytes, where: str) -> Config:
     """Raises: ConfigFault."""
     if len(data) > MAX_BYTES:
@@ -53,7 +83,7 @@ def parse(data: bytes, where: str) -> Config:
     return Config(
         default_agent=top.text("default_agent"),
         idle=_idle(top.table("idle", _IDLE)),
-        start=_start(top.table("start", ("initialize", "session"))),
+        start=_start(top.table("start", _START)),
         agents=tuple(_agent(name, top.table("agents").table(name, _AGENT)) for name in top.table("agents").names()),
         mcp_servers=_servers(top.table("mcp_servers")),
     )

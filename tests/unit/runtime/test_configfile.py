@@ -5,7 +5,7 @@ import pytest
 from acpmux.errors import ConfigFault
 from acpmux.model.config import Config
 from acpmux.model.session import McpServer
-from acpmux.runtime.configfile import MAX_BYTES, load, parse, parse_mcp_json
+from acpmux.runtime.configfile import MAX_BYTES, in_force, load, parse, parse_mcp_json
 
 FULL = b"""
 default_agent = "claude"
@@ -117,3 +117,21 @@ def test_mcp_json_in_the_usual_form() -> None:
 def test_mcp_json_of_another_form_is_named(text: str) -> None:
     with pytest.raises(ConfigFault, match=r"\.mcp\.json"):
         parse_mcp_json(text, ".mcp.json")
+
+
+def test_every_value_in_force_is_told_with_its_source_and_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    nothing = in_force(path)
+    assert {source for _, _, source in nothing} == {"default"}
+    text = "".join(
+        f"{key} = {'true' if value is True else ascii(value)}\n" for key, value, _ in nothing if value is not None
+    )
+    assert parse(text.encode(), "config.toml") == Config()
+    path.write_bytes(FULL)
+    told = {key: (value, source) for key, value, source in in_force(path)}
+    assert told["idle.after"] == ("90s", "file") and told["start.session"] == ("120s", "default")
+    assert told["agents.codex.command"] == (["codex-acp", "-x"], "file")
+    assert told["agents.codex.env"] == (["CODEX_HOME"], "file")
+    path.write_text("nonsense = 1")
+    with pytest.raises(ConfigFault, match="nonsense"):
+        in_force(path)
