@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acpmux.census.verdict import command_text
-from acpmux.errors import AcpmuxError, Internal, StartTimeout
+from acpmux.errors import AcpmuxError, Internal, StartTimeout, StoreError
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
 from acpmux.hub.replay import given_answers
@@ -96,8 +96,8 @@ class Effects:
                 engine.deadlines.disarm(session_id)
             case m.LogRefusal(reason, blockers):
                 self._log_refusal(reason, blockers)
-            case m.Purge():
-                self._start("purge", self._purge())
+            case m.Purge(answers):
+                self._start("purge", self._purge(answers))
             case m.SendPrompt(prompt, True):
                 self._start("rehydrate", self._send_with_transcript(prompt.prompt_id, prompt.blocks))
             case _:
@@ -250,10 +250,20 @@ class Effects:
             left.setdefault(row["pid"], m.Ended(row["pid"], command_text(words), "left"))
         return m.HostEnded((*event.ended, *ended), tuple(left.values()))
 
-    async def _purge(self) -> None:
-        await self._engine.log.purge(self._actor.session_id)
-        self._engine.deadlines.disarm(self._actor.session_id)
-        self._engine.purged(self._actor)
+    async def _purge(self, answers: tuple[m.Done, ...]) -> None:
+        """Whoever asked is told when nothing of it is stored and its name is free; not stored so, it stays, closed."""
+        actor, engine = self._actor, self._engine
+        try:
+            await engine.log.purge(actor.session_id)
+        except StoreError as error:
+            for done in answers:
+                actor.answers.fail(done.token, error)
+            return
+        engine.deadlines.disarm(actor.session_id)
+        engine.purged(actor)
+        for done in answers:
+            actor.answers.give(done.token, done)
+        actor.abandon()
 
     def _log_refusal(self, reason: str, blockers: tuple[tuple[int, str], ...]) -> None:
         now = self._engine.clock.now()
