@@ -98,7 +98,8 @@ class SqliteLog:
         return await self._select(PROMPT_SQL, (session_id, prompt_id))
 
     async def read_kinds(self, session_id: SessionId, kinds: Sequence[Kind], last: int) -> list[Stored]:
-        return await self._select(kinds_sql(len(kinds)), (session_id, last, *(kind.value for kind in kinds)))
+        names = {kind.value for kind in kinds}
+        return await self._select(kinds_sql(len(names)), (session_id, last, *names))
 
     async def last_seq(self, session_id: SessionId) -> Seq:
         self._check_open()
