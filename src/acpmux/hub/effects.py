@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acpmux.census.verdict import command_text
-from acpmux.errors import AcpmuxError, Internal, StartTimeout, StoreError
+from acpmux.errors import AcpmuxError, HostLost, Internal, StartTimeout, StoreError
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
 from acpmux.hub.replay import given_answers
@@ -66,8 +66,11 @@ class Effects:
         header: dict[str, Any] = {"whole": True}
         above = set[int]()
         if self.harness is not None and self._actor.session.live.pid is not None:
-            header = dict(await self.harness.link.request("census", CENSUS_BUDGET_S))
-            above = {self.harness.link.host_pid}
+            link = self.harness.link
+            try:
+                header, above = dict(await link.request("census", CENSUS_BUDGET_S)), {link.host_pid}
+            except HostLost:
+                pass  # it fell asleep or ended while it was asked
         listed: list[Any] = [*header.get("processes", ())]
         pids = {row["pid"] for row in listed} | above
         for row in await self._engine.launcher.left_running(self._actor.session_id):

@@ -263,6 +263,16 @@ def test_session_that_can_not_be_stored_is_not_there_and_its_name_is_free() -> N
     play(story)
 
 
+def test_census_that_meets_the_sleep_lists_what_is_left() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new()
+        world.launcher.left = [{"pid": 7, "ppid": 1, "argv": ["vite"]}]
+        world.link.closed = True
+        assert (await actor.effects.census())["processes"] == world.launcher.left
+
+    play(story)
+
+
 def test_removal_is_told_when_nothing_is_stored_and_the_name_is_free() -> None:
     async def story(world: World) -> None:
         actor = await world.new("one")
