@@ -10,6 +10,7 @@ from acpmux.errors import DaemonUnreachable
 
 START_BUDGET_S = 20.0  # a cold Python, the store, and the end of what an earlier daemon left (up to 15 s)
 POLL_S = 0.02
+AGAIN_S = 1.0  # an ending daemon lets its lock go within moments; one that starts would only meet more of its kind
 
 
 def connect(start: bool = True) -> Connection:
@@ -28,9 +29,9 @@ def connect(start: bool = True) -> Connection:
 
 
 def _started(home: str, path: str) -> Connection:
-    """Two clients may do this at once.
+    """Two clients may do this at once, also while an earlier daemon ends.
 
-    The daemon that loses the race for the lock goes, and both connect to the other.
+    A daemon that finds the lock taken goes; if nobody answers a moment later, the one that held it was about to end.
     """
     import subprocess  # only here: a daemon that runs already is the usual case
 
@@ -38,17 +39,21 @@ def _started(home: str, path: str) -> Connection:
 
     Paths.find(os.environ).prepare()
     output = os.path.join(home, "logs", "daemon.out")
-    with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "acpmux", "daemon", "run"],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            cwd="/",
-            start_new_session=True,
-        )
+    process: subprocess.Popen[bytes] | None = None
     deadline = time.monotonic() + START_BUDGET_S
+    again_at = 0.0
     while time.monotonic() < deadline:
+        if process is None or (process.poll() == 0 and time.monotonic() > again_at):
+            with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "acpmux", "daemon", "run"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            again_at = time.monotonic() + AGAIN_S
         try:
             return Connection(path)
         except DaemonUnreachable:
