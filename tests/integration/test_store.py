@@ -19,8 +19,9 @@ from acpmux.model.ids import AgentSessionId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint, Prompt, State, Turn
 from acpmux.ports import EventLog
-from acpmux.store.connect import connect_reader
+from acpmux.store.connect import connect_reader, connect_writer
 from acpmux.store.log import PAGE_BYTES, PROMPT_SQL, SqliteLog, kinds_sql
+from acpmux.store.readers import READERS
 from acpmux.store.writer import Work, Writer
 from kit.memory_log import MemoryLog
 
@@ -158,6 +159,11 @@ def test_a_page_ends_behind_the_record_that_fills_it(tmp_path: Path) -> None:
         assert [row.seq for row in await log.read(S1, Seq(2), 100)] == [3]
 
     on_disk(tmp_path / "a.db", work)
+
+
+def test_three_readers_keep_less_than_a_megabyte_of_what_they_read(tmp_path: Path) -> None:
+    with closing(connect_writer(tmp_path / "log.db")), closing(connect_reader(tmp_path / "log.db")) as db:
+        assert 0 < -db.execute("PRAGMA cache_size").fetchone()[0] * READERS < 1000
 
 
 def test_prompt_and_rare_kinds_are_found_in_a_long_log_as_fast_as_in_a_short_one(tmp_path: Path) -> None:
