@@ -58,7 +58,6 @@ Row = dict[str, Any]
 class Sample(NamedTuple):
     at: float
     prompts: int
-    awake: int
     usage: Usage
 
 
@@ -127,10 +126,10 @@ class Watch:
         self.looks += 1
         at, awake = time.monotonic() - self.began, _awake(rows)
         ((pid, usage),) = found.daemons.items()
-        self.daemons.setdefault(pid, Life()).samples.append(Sample(at, self.people.turns, len(awake), usage))
+        self.daemons.setdefault(pid, Life()).samples.append(Sample(at, self.people.turns, usage))
         prompts = {session.session_id: len(session.prompts) for session in self.people.sessions}
         for session_id, row in awake.items():
-            sample = Sample(at, prompts.get(session_id, 0), 1, found.hosts[row["hostPid"]])
+            sample = Sample(at, prompts.get(session_id, 0), found.hosts[row["hostPid"]])
             self.hosts.setdefault(row["hostPid"], Life()).samples.append(sample)
         dirty = [usage.dirty_kb for usage in found.hosts.values()] or [0]
         print(
@@ -281,6 +280,7 @@ def _age_s(row: Row, now: float) -> float:
 
 def end_daemon(people: People, home: Path, how: str) -> None:
     if how == "kill":
+        people.killed_at = time.monotonic()
         try:
             os.kill(int((home / "daemon.lock").read_text() or 0), signal.SIGKILL)  # the daemon of this home
         except ProcessLookupError:
@@ -398,6 +398,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     told = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it ends all that it started too
     with tempfile.TemporaryDirectory(prefix="acpmux-soak-") as name:
         product = Product(Path(name), f"{IDLE_S}s", settings())
         os.environ["ACPMUX_HOME"] = str(product.home)

@@ -19,6 +19,7 @@ from kit.product import Product
 PEOPLE = 10
 PAUSE_S = 0.5  # mean, between two deeds of one person
 HOT = 0.5  # of all deeds go to the first fifth of the sessions, so that some are long awake and others mostly sleep
+KILLED_S = 5.0  # whoever has just started a daemon is told within so long that it was killed
 ANSWER_S = 90.0  # a start waits behind others, and for a daemon that is killed in between
 JOB_S = (5.0, 25.0)  # how long background work runs
 JOB = ': > "$1/$0.born"; sleep "$2"; : > "$1/$0.done"'
@@ -65,12 +66,13 @@ class People:
     """Several people at once, each a thread. `begin` is cleared while nothing new may begin."""
 
     def __init__(self, product: Product, sessions: int, seed: int) -> None:
-        self.product, self.seed = product, seed
+        self.product = product
         self.begin, self.over = threading.Event(), threading.Event()
         self.clients = set[Connection]()
         self.faults = Counter[str]()
         self.counts = Counter[str]()
         self.turns = 0
+        self.killed_at = -KILLED_S
         self.gone: list[Session] = []
         self.sessions = [
             Session(f"s{n}", "two" if n % 2 else "one", pinned=n < sessions // 10) for n in range(sessions)
@@ -139,7 +141,8 @@ class People:
 
     def _unreachable(self, error: DaemonUnreachable) -> None:
         self.counts["asked again"] += 1
-        if "did not come up" in error.message:
+        started_one_that_was_killed = time.monotonic() < self.killed_at + KILLED_S
+        if "did not come up" in error.message and not started_one_that_was_killed:
             self.fault(error.message)
         time.sleep(0.05)
 
@@ -296,10 +299,9 @@ class People:
 
     def _end(self, session: Session, **how: bool) -> None:
         """What runs under the agent ends with it, also work that began while this was asked."""
-        for ask in (lambda: self.call(session, "_acpmux/kill", **how), lambda: None):
-            for job in session.jobs:
-                job.excused = job.excused or job.under
-            ask()
+        _excuse(session)
+        self.call(session, "_acpmux/kill", **how)
+        _excuse(session)
 
     # ------------------------------------------------------------ the books
 
@@ -373,6 +375,11 @@ DEEDS: list[tuple[Callable[[People, Session, random.Random], None], float]] = [
     (People.stop, 2),
     (People.replace, 1),
 ]
+
+
+def _excuse(session: Session) -> None:
+    for job in session.jobs:
+        job.excused = job.excused or job.under
 
 
 def _talk(rng: random.Random) -> tuple[list[dict[str, Any]], int]:
