@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do $$p -c '
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-real bench bench-census crash format clean
+.PHONY: demo test test-real bench bench-census crash soak format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/acpmux demo
@@ -33,6 +33,10 @@ bench-census: $(VENV)/installed-dev
 
 crash: $(VENV)/installed-dev
 	$(BIN)/python bench/crash.py --random 470 --records 20 --hosts 180 --both 120
+
+MINUTES ?= 10
+soak: $(VENV)/installed-dev
+	$(BIN)/python bench/soak.py --minutes $(MINUTES)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix src tests bench

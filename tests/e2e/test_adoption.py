@@ -1,5 +1,6 @@
 """Agents outlive the daemon: killed, shut down or replaced, the next one takes them over (SPEC sections 1, 6 rows 8 and 9, and 12)."""
 
+import fcntl
 import json
 import os
 import re
@@ -156,6 +157,17 @@ def test_queue_goes_on_in_order_after_the_turn(product: Product) -> None:
     open_gate(gate)
     wait_for(lambda: product.json("info", "s")["queued"] == 0 and product.status("s") == "ready", "the queue")
     assert prompts(product)[1:] == ["second", "third"]
+
+
+def test_command_that_comes_while_a_daemon_ends_starts_the_next_one(product: Product) -> None:
+    (product.home / "logs").mkdir(mode=0o700)
+    output = product.home / "logs/daemon.out"
+    with open(product.home / "daemon.lock", "w") as lock:  # no socket any more, and the lock not yet let go
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = product.spawn("ls")
+        wait_for(lambda: output.exists() and "another daemon runs" in output.read_text(), "the one that finds it taken")
+    _, told = command.communicate(timeout=20)
+    assert command.returncode == 0, told
 
 
 def test_three_daemons_later_there_is_still_one_agent_with_one_set_of_servers(product: Product) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from acpmux.census.table import identity_of, read_stat
+from acpmux.census.table import carriers, identity_of, read_stat
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.model.ids import HostId, HostSeq, SessionId
 from acpmux.model.process import Server
 from acpmux.paths import Paths
 from acpmux.ports import LaunchSpec
+from acpmux.runtime import launcher
 from acpmux.runtime.hostlink import UnixHostLink
 from acpmux.runtime.launcher import UnixHostLauncher
 from acpmux.runtime.orphans import end_orphans
@@ -256,6 +257,28 @@ def test_missing_program_and_folder_are_named(tmp_path: Path) -> None:
 
     with pytest.raises(LaunchFailed, match="'no-such-thing' is not on PATH"):
         play(tmp_path, story, command=("no-such-thing",))
+
+
+@pytest.mark.parametrize("step", ["_orders", "_ready", "_connect"])
+def test_start_that_is_cancelled_leaves_no_host_and_no_harness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def run() -> None:
+        reached, real = asyncio.Event(), getattr(launcher, step)
+        monkeypatch.setattr(launcher, step, lambda *args: (reached.set(), real(*args))[1])
+        paths, tasks = Paths(tmp_path / "home"), Tasks()
+        paths.prepare()
+        command = (sys.executable, "-S", "-c", AGENT)
+        spec = LaunchSpec(HostId("h1"), SessionId("s1"), command, str(tmp_path), env(), (), (NAP,))
+        starting = asyncio.ensure_future(UnixHostLauncher(paths, tasks).start(spec, Ears()))
+        await reached.wait()
+        starting.cancel()
+        await asyncio.wait({starting})
+        assert starting.cancelled()
+        assert carriers(b"ACPMUX_HOST=h1") == [] and list(paths.hosts.iterdir()) == []
+        await tasks.close()
+
+    asyncio.run(run())
 
 
 def test_kill_signal_ends_a_stopped_harness_without_letting_it_run_on(tmp_path: Path) -> None:

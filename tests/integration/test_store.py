@@ -19,7 +19,9 @@ from acpmux.model.ids import AgentSessionId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint, Prompt, State, Turn
 from acpmux.ports import EventLog
-from acpmux.store.log import PAGE_BYTES, SqliteLog
+from acpmux.store.connect import connect_reader, connect_writer
+from acpmux.store.log import PAGE_BYTES, PROMPT_SQL, SqliteLog, kinds_sql
+from acpmux.store.readers import READERS
 from acpmux.store.writer import Work, Writer
 from kit.memory_log import MemoryLog
 
@@ -157,6 +159,40 @@ def test_a_page_ends_behind_the_record_that_fills_it(tmp_path: Path) -> None:
         assert [row.seq for row in await log.read(S1, Seq(2), 100)] == [3]
 
     on_disk(tmp_path / "a.db", work)
+
+
+def test_three_readers_keep_less_than_a_megabyte_of_what_they_read(tmp_path: Path) -> None:
+    with closing(connect_writer(tmp_path / "log.db")), closing(connect_reader(tmp_path / "log.db")) as db:
+        assert 0 < -db.execute("PRAGMA cache_size").fetchone()[0] * READERS < 1000
+
+
+def test_prompt_and_rare_kinds_are_found_in_a_long_log_as_fast_as_in_a_short_one(tmp_path: Path) -> None:
+    steps: list[list[int]] = []
+    for count in (50, 2000):
+        path = tmp_path / f"{count}.db"
+
+        async def fill(path: Path = path, count: int = count) -> None:
+            log = await SqliteLog.open(path)
+            rows = [
+                stored(seq, Kind.PROMPTED if seq == 7 else Kind.UPDATE, prompt_id=f"p{seq}") for seq in range(1, count)
+            ]
+            await log.commit(S1, rows, CHECKPOINT)
+            await log.close()
+
+        asyncio.run(fill())
+        asked = ((PROMPT_SQL, (S1, "p7")), (kinds_sql(2), (S1, 5, Kind.PROMPTED.value, Kind.EXITED.value)))
+        with closing(connect_reader(path)) as db:
+            steps.append([_steps(db, sql, values) for sql, values in asked])
+    assert all(in_long <= in_short * 2 for in_short, in_long in zip(*steps, strict=True))
+
+
+def _steps(db: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> int:
+    """How many steps of SQLite's machine one query takes; it finds one record."""
+    taken: list[None] = []
+    db.set_progress_handler(lambda: taken.append(None), 1)
+    assert len(db.execute(sql, values).fetchall()) == 1
+    db.set_progress_handler(None, 1)
+    return len(taken)
 
 
 def test_record_of_50_mb_comes_back_whole(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`ports.EventLog` in memory, for tests of the engine; the same contract test runs over it and the real one."""
 
+import asyncio
 from collections.abc import Sequence
 
 from acpmux.errors import StoreError
@@ -9,13 +10,15 @@ from acpmux.model.session import Checkpoint
 
 
 class MemoryLog:
-    """`fail_next` makes so many commits fail, as a full disk does."""
+    """`fail_next` makes so many writes fail, as a full disk does; while `purging` is cleared, a removal takes its time."""
 
     def __init__(self) -> None:
         self.rows: dict[SessionId, list[Stored]] = {}
         self.saved: dict[SessionId, Checkpoint] = {}
         self.host_seqs: dict[SessionId, HostSeq] = {}
         self.fail_next = 0
+        self.purging = asyncio.Event()
+        self.purging.set()
 
     async def commit(
         self,
@@ -58,5 +61,9 @@ class MemoryLog:
         return [(saved, Seq(len(self.rows[key]))) for key, saved in oldest_first]
 
     async def purge(self, session_id: SessionId) -> None:
+        await self.purging.wait()
+        if self.fail_next:
+            self.fail_next -= 1
+            raise StoreError("the disk is full")
         self.rows.pop(session_id, None)
         self.saved.pop(session_id, None)

@@ -4,13 +4,18 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from acpmux import places
 from acpmux.client.connection import Connection
 from acpmux.errors import DaemonUnreachable
 
+if TYPE_CHECKING:
+    import subprocess
+
 START_BUDGET_S = 20.0  # a cold Python, the store, and the end of what an earlier daemon left (up to 15 s)
 POLL_S = 0.02
+AGAIN_S = 1.0  # an ending daemon lets its lock go within moments; one that starts would only meet more of its kind
 
 
 def connect(start: bool = True) -> Connection:
@@ -40,10 +45,9 @@ def connect_soon() -> Connection:
 def _started(home: str, path: str) -> Connection:
     """By its service if one is installed, so that its unit and not this terminal holds the agents. Else by itself.
 
-    Two clients may do this at once: the daemon that loses the race for the lock goes, and both connect to the other.
+    Two clients may do this at once, also while an earlier daemon ends. A daemon that finds the lock taken goes; if
+    nobody answers a moment later, the one that held it was about to end.
     """
-    import subprocess  # only here: a daemon that runs already is the usual case
-
     from acpmux.client import service
     from acpmux.paths import Paths
 
@@ -53,8 +57,25 @@ def _started(home: str, path: str) -> Connection:
             return connection
     Paths.find(os.environ).prepare()
     output = os.path.join(home, "logs", "daemon.out")
+    process, again_at = _run(output), time.monotonic() + AGAIN_S
+
+    def goes_on() -> bool:
+        nonlocal process, again_at
+        if process.poll() == 0 and time.monotonic() > again_at:
+            process, again_at = _run(output), time.monotonic() + AGAIN_S
+        return process.poll() in (None, 0)
+
+    connection = _arrival(path, goes_on)
+    if connection is None:
+        raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    return connection
+
+
+def _run(output: str) -> "subprocess.Popen[bytes]":
+    import subprocess  # only here: a daemon that runs already is the usual case
+
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "acpmux", "daemon", "run"],
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -62,20 +83,16 @@ def _started(home: str, path: str) -> Connection:
             cwd="/",
             start_new_session=True,
         )
-    connection = _arrival(path, lambda: process.poll() not in (None, 0))
-    if connection is None:
-        raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
-    return connection
 
 
-def _arrival(path: str, ended: Callable[[], bool] = lambda: False) -> Connection | None:
-    """The connection to a daemon that is starting; None when it has ended or takes too long."""
+def _arrival(path: str, goes_on: Callable[[], bool] = lambda: True) -> Connection | None:
+    """The connection to a daemon that is starting; None when it does not go on or takes too long."""
     deadline = time.monotonic() + START_BUDGET_S
     while time.monotonic() < deadline:
         try:
             return Connection(path)
         except DaemonUnreachable:
-            if ended():
+            if not goes_on():
                 break
             time.sleep(POLL_S)
     return None

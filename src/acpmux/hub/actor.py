@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from acpmux.errors import AcpmuxError, Internal, StoreError
+from acpmux.errors import AcpmuxError, Internal, NoSuchSession, StoreError
 from acpmux.hub.answers import Answer, Answers, error_of, outcome_of
 from acpmux.hub.effects import Effects
 from acpmux.hub.feed import Bell
@@ -79,9 +79,9 @@ class Actor:
     async def ask(self, make: Callable[[int], m.Event]) -> Answer:
         """Tells the event that `make` builds from a token, and waits for its answer.
 
-        Raises: the AcpmuxError that a Reject stands for.
+        Raises: the AcpmuxError that a Reject stands for; NoSuchSession when it was removed.
         """
-        token, future = self.answers.open()
+        token, future = self._open()
         self.tell(make(token))
         try:
             return await future
@@ -92,9 +92,9 @@ class Actor:
         """Stores a prompt and returns without waiting for its turn: "queued", "running", or "done" for an id that
         ran before.
 
-        Raises: StoreError; then it is not stored.
+        Raises: StoreError or NoSuchSession; then it is not stored.
         """
-        token, future = self.answers.open()
+        token, future = self._open()
         self.tell(m.PromptAsked(token, prompt))
         stored = self.decided()
         await asyncio.wait({future, stored}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,9 +106,18 @@ class Actor:
         return "running" if turn is not None and turn.prompt.prompt_id == prompt.prompt_id else "queued"
 
     def abandon(self) -> None:
-        """Its first record could not be stored: there is no such session, and its task ends."""
+        """It was removed, or its first record could not be stored: its task ends, and whoever still waits is told."""
         self.purged = True
+        self.answers.fail_all(self._no_such())
         self._mail.set()
+
+    def _open(self) -> "tuple[int, asyncio.Future[Answer]]":
+        if self.purged:
+            raise self._no_such()
+        return self.answers.open()
+
+    def _no_such(self) -> NoSuchSession:
+        return NoSuchSession(f"{self.session.checkpoint.name} is no more: it was removed")
 
     def decided(self) -> "asyncio.Future[None]":
         """Resolved when everything in the mailbox now has been decided and stored."""
@@ -236,8 +245,5 @@ class Actor:
                 outcome = outcome_of((row for row in rows if row.record.prompt_id == prompt_id), started)
                 if outcome is not None:
                     self.answers.resolve(outcome)
-            case m.Purge():
-                self.purged = True
-                self.effects.perform(effect)
             case _:
                 self.effects.perform(effect)

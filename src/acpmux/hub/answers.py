@@ -74,6 +74,12 @@ class Answers:
                 self.fail(token, error)
         self._joined.clear()
 
+    def fail_all(self, error: AcpmuxError) -> None:
+        """There is nobody any more who could answer."""
+        for token in tuple(self._waiting):
+            self.fail(token, error)
+        self._joined.clear()
+
 
 def error_of(reject: Reject, session_id: str) -> AcpmuxError:
     """The error a Reject stands for, with its blockers as `blockers`."""

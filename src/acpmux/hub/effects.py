@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acpmux.census.verdict import command_text
-from acpmux.errors import AcpmuxError, Internal, StartTimeout
+from acpmux.errors import AcpmuxError, HostLost, Internal, StartTimeout, StoreError
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
 from acpmux.hub.pool import Pool
@@ -71,8 +71,11 @@ class Effects:
         header: dict[str, Any] = {"whole": True}
         above = set[int]()
         if self.harness is not None and self._actor.session.live.pid is not None:
-            header = dict(await self.harness.link.request("census", CENSUS_BUDGET_S))
-            above = {self.harness.link.host_pid}
+            link = self.harness.link
+            try:
+                header, above = dict(await link.request("census", CENSUS_BUDGET_S)), {link.host_pid}
+            except HostLost:
+                pass  # it fell asleep or ended while it was asked
         listed: list[Any] = [*header.get("processes", ())]
         pids = {row["pid"] for row in listed} | above
         for row in await self._engine.launcher.left_running(await self._marks()):
@@ -101,8 +104,8 @@ class Effects:
                 engine.deadlines.disarm(session_id)
             case m.LogRefusal(reason, blockers):
                 self._log_refusal(reason, blockers)
-            case m.Purge():
-                self._start("purge", self._purge())
+            case m.Purge(answers):
+                self._start("purge", self._purge(answers))
             case m.SendPrompt(prompt, True):
                 self._start("rehydrate", self._send_with_transcript(prompt.prompt_id, prompt.blocks))
             case _:
@@ -265,10 +268,20 @@ class Effects:
         hosts = [f"ACPMUX_HOST={woke['hostId']}" for woke in told if woke.get("pooled")]
         return [f"ACPMUX_SESSION_ID={self._actor.session_id}", *hosts]
 
-    async def _purge(self) -> None:
-        await self._engine.log.purge(self._actor.session_id)
-        self._engine.deadlines.disarm(self._actor.session_id)
-        self._engine.purged(self._actor)
+    async def _purge(self, answers: tuple[m.Done, ...]) -> None:
+        """Whoever asked is told when nothing of it is stored and its name is free; not stored so, it stays, closed."""
+        actor, engine = self._actor, self._engine
+        try:
+            await engine.log.purge(actor.session_id)
+        except StoreError as error:
+            for done in answers:
+                actor.answers.fail(done.token, error)
+            return
+        engine.deadlines.disarm(actor.session_id)
+        engine.purged(actor)
+        for done in answers:
+            actor.answers.give(done.token, done)
+        actor.abandon()
 
     def _log_refusal(self, reason: str, blockers: tuple[tuple[int, str], ...]) -> None:
         now = self._engine.clock.now()

@@ -492,7 +492,9 @@ class LogRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Delete everything stored of this session."""
+    """Delete everything stored of this session, then tell whoever asked."""
+
+    answers: tuple[Done, ...]
 
 
 Effect = (

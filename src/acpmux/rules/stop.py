@@ -82,14 +82,13 @@ def finish_waiting(draft: Draft, ended: tuple[Ended, ...], left: tuple[Ended, ..
         turns.fail_queue(draft, "closed", "the session was closed")
         if draft.checkpoint.state is not State.CLOSED:
             draft.record(Kind.CLOSED)
-    if want is Want.PURGE:
-        draft.do(Purge())
     detail = (
         ("ended", [{"pid": e.pid, "command": e.command, "how": e.how} for e in ended]),
         ("left", [{"pid": e.pid, "command": e.command, "how": e.how} for e in left]),
     )
-    for token in draft.live.stoppers:
-        draft.do(Done(token, detail))
+    answers = tuple(Done(token, detail) for token in draft.live.stoppers)
+    for effect in (Purge(answers),) if want is Want.PURGE else answers:
+        draft.do(effect)
     draft.set(stoppers=(), want=Want.NOTHING, want_all=False, ending=False)
 
 

@@ -44,7 +44,20 @@ class UnixHostLauncher:
         self._tasks = tasks
 
     async def start(self, spec: LaunchSpec, events: HostEvents) -> UnixHostLink:
-        """Nothing is left of a start that fails half-way."""
+        """Nothing is left of a start that fails or is cancelled half-way.
+
+        A host can only be ended once it has said that it is there, so a start that is cancelled goes on until then.
+        """
+        starting = self._tasks.spawn(f"start:{spec.host_id}", self._start(spec, events))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting})
+            if not starting.cancelled() and starting.exception() is None:
+                await starting.result().give_up("its start was cancelled")
+            raise
+
+    async def _start(self, spec: LaunchSpec, events: HostEvents) -> UnixHostLink:
         token = secrets.token_hex(16)
         folder = self._paths.host_folder(spec.host_id)
         private_folder(folder)

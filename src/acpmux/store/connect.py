@@ -7,6 +7,7 @@ from pathlib import Path
 from acpmux.errors import StoreError
 from acpmux.store.schema import check_version, migrate
 
+READER_CACHE_KB = 256  # the system's own cache is a copy away; SQLite's would fill to 2 MB for each reader
 BUSY_MS = 5000  # another process may hold the file for a moment (a backup, a curious person)
 
 
@@ -36,6 +37,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """Reads what is committed and waits for no writer (WAL). Used by one thread at a time. Raises: sqlite3.Error."""
     db = _connect(path)
     db.execute("PRAGMA query_only = ON")
+    db.execute(f"PRAGMA cache_size = -{READER_CACHE_KB}")
     return db
 
 

@@ -20,6 +20,10 @@ from acpmux.store.writer import Writer
 
 PAGE_BYTES = 8_000_000  # a page of the log ends behind the record that reaches it; a record may be 50 MB
 _COLUMNS = "seq, at_ms, kind, cause, prompt_id, body"
+# without the hint the index that gives the order is taken, and a whole session is read for one prompt
+PROMPT_SQL = (
+    f"SELECT {_COLUMNS} FROM records INDEXED BY records_by_prompt WHERE session_id = ? AND prompt_id = ? ORDER BY seq"
+)
 _decoder = msgspec.json.Decoder(Checkpoint)
 
 
@@ -91,14 +95,11 @@ class SqliteLog:
         return await self._select(sql, (session_id, after, limit), PAGE_BYTES)
 
     async def read_prompt(self, session_id: SessionId, prompt_id: PromptId) -> list[Stored]:
-        sql = f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND prompt_id = ? ORDER BY seq"
-        return await self._select(sql, (session_id, prompt_id))
+        return await self._select(PROMPT_SQL, (session_id, prompt_id))
 
     async def read_kinds(self, session_id: SessionId, kinds: Sequence[Kind], last: int) -> list[Stored]:
-        marks = ",".join("?" * len(kinds))
-        sql = f"SELECT {_COLUMNS} FROM records WHERE session_id = ? AND kind IN ({marks}) ORDER BY seq DESC LIMIT ?"
-        rows = await self._select(sql, (session_id, *(kind.value for kind in kinds), last))
-        return rows[::-1]
+        names = {kind.value for kind in kinds}
+        return await self._select(kinds_sql(len(names)), (session_id, last, *names))
 
     async def last_seq(self, session_id: SessionId) -> Seq:
         self._check_open()
@@ -148,6 +149,14 @@ class SqliteLog:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(f"{self._path} is closed")
+
+
+def kinds_sql(count: int) -> str:
+    """The last records of so many kinds, each kind looked up by itself: a rare one is not searched for among all."""
+    each = "SELECT * FROM (SELECT seq FROM records WHERE session_id = ?1 AND kind = ?{} ORDER BY seq DESC LIMIT ?2)"
+    seqs = " UNION ALL ".join(each.format(number) for number in range(3, 3 + count))
+    last = f"{seqs} ORDER BY seq DESC LIMIT ?2"
+    return f"SELECT {_COLUMNS} FROM records WHERE session_id = ?1 AND seq IN ({last}) ORDER BY seq"
 
 
 def _last_seq(db: sqlite3.Connection, session_id: SessionId) -> int | None:

@@ -263,6 +263,52 @@ def test_session_that_can_not_be_stored_is_not_there_and_its_name_is_free() -> N
     play(story)
 
 
+def test_census_that_meets_the_sleep_lists_what_is_left() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new()
+        world.launcher.left = [{"pid": 7, "ppid": 1, "argv": ["vite"]}]
+        world.link.closed = True
+        assert (await actor.effects.census())["processes"] == world.launcher.left
+
+    play(story)
+
+
+def test_removal_is_told_when_nothing_is_stored_and_the_name_is_free() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new("one")
+        world.log.purging.clear()
+        first = asyncio.ensure_future(actor.ask(lambda token: m.StopAsked(token, purge=True)))
+        second = asyncio.ensure_future(actor.ask(lambda token: m.StopAsked(token, purge=True)))
+        await settle()
+        late = asyncio.ensure_future(actor.ask(lambda token: m.StopAsked(token, purge=True)))
+        await settle()
+        assert not first.done() and not second.done()
+        world.log.purging.set()
+        await first
+        await second
+        with pytest.raises(NoSuchSession):
+            await late
+        with pytest.raises(NoSuchSession):
+            await actor.ask(m.WakeAsked)
+        assert actor.session_id not in world.log.rows
+        await world.new("one")
+
+    play(story)
+
+
+def test_removal_that_can_not_be_stored_is_told_and_can_be_asked_again() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new("one")
+        await actor.ask(lambda token: m.StopAsked(token, close=True))
+        world.log.fail_next = 1
+        with pytest.raises(StoreError):
+            await actor.ask(lambda token: m.StopAsked(token, purge=True))
+        await actor.ask(lambda token: m.StopAsked(token, purge=True))
+        assert world.hub.actors() == []
+
+    play(story)
+
+
 def test_log_that_can_not_be_read_fails_the_prompt_and_not_the_session() -> None:
     async def story(world: World) -> None:
         actor = await world.new()

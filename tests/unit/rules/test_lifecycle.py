@@ -203,7 +203,7 @@ def test_rm_of_a_sleeping_session_purges_it() -> None:
     d = Dialogue()
     assert d.tell(m.StopAsked(9, purge=True)) == (m.EndHost(False),)  # looks for work that left its tree
     effects = d.tell(m.HostEnded((), ()))
-    assert [type(e) for e in effects] == [m.LetHostGo, m.Purge, m.Done]
+    assert [type(e) for e in effects] == [m.LetHostGo, m.Purge]
 
 
 def test_illegal_pair_names_the_event_the_state_and_the_cause() -> None:
