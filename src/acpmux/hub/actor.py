@@ -143,13 +143,29 @@ class Actor:
             self._mail.clear()
             while self._mailbox and not self.purged:
                 batch, self._mailbox = self._mailbox[:BATCH], self._mailbox[BATCH:]
-                await self._handle(batch)
+                await self._handle_safely(batch)
             for barrier in self._barriers:
                 if not barrier.done():
                     barrier.set_result(None)
             self._barriers.clear()
 
     # ------------------------------------------------------------ one batch
+
+    async def _handle_safely(self, batch: list[Posted]) -> None:
+        """A fault of ours costs the one event that met it, never the session: this task must not end."""
+        try:
+            await self._handle(batch)
+        except Exception as error:
+            if len(batch) > 1:
+                for posted in batch:
+                    await self._handle_safely([posted])
+                return
+            (posted,) = batch
+            log.exception("event failed session=%s event=%s", self.session_id, type(posted.event).__name__)
+            self._reject(posted.event, Internal(f"acpmux failed at this: {error!r}"))
+            instead = _instead(posted.event)
+            if instead is not None:
+                await self._handle_safely([posted._replace(event=instead)])
 
     async def _handle(self, batch: list[Posted]) -> None:
         session, records, effects = self.session, list[Record](), list[m.Effect]()
@@ -178,7 +194,10 @@ class Actor:
         if rows:
             self.bell.ring()
         for effect in effects:
-            self._perform(effect, rows)
+            try:
+                self._perform(effect, rows)
+            except Exception:  # what was decided is stored; one hand that fails must not keep back the others
+                log.exception("effect failed session=%s effect=%s", self.session_id, type(effect).__name__)
 
     async def _commit(self, session: Session, records: list[Record]) -> list[Stored]:
         rows = [Stored(Seq(self.seq + number), record) for number, record in enumerate(records, 1)]
@@ -247,3 +266,16 @@ class Actor:
                     self.answers.resolve(outcome)
             case _:
                 self.effects.perform(effect)
+
+
+def _instead(event: m.Event) -> m.Event | None:
+    """What stands for a harness's word that could not be taken: a turn must end all the same, and the word is shown."""
+    match event:
+        case m.HarnessSaid(host_seq, said) if not isinstance(said, m.Noise):
+            sample = ascii(said)[:500]
+            return m.HarnessSaid(host_seq, m.Noise(f"acpmux failed at this {type(said).__name__}", sample))
+        case m.TurnEnded(host_seq, prompt_id):
+            text = "acpmux failed at the agent's answer, which is in its log"
+            return m.TurnFailed(host_seq, prompt_id, -32603, text, b"null")
+        case _:
+            return None

@@ -62,7 +62,7 @@ class Effects:
 
     def stored(self, host_seq: int) -> None:
         """Lets the host drop what is in the log now."""
-        if self.harness is not None and host_seq > self._acked:
+        if self.harness is not None and self.harness.linked_to_host and host_seq > self._acked:
             self._acked = HostSeq(host_seq)
             self.harness.link.ack(self._acked)
 

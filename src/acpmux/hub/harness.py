@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acpmux.errors import AcpmuxError, HarnessError, LaunchFailed
+from acpmux.errors import AcpmuxError, BudgetSpent, HarnessError, LaunchFailed
 from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
 from acpmux.model.process import Blocker
 from acpmux.model.session import Checkpoint
@@ -84,6 +84,10 @@ class Harness:
         if self._link is None:
             raise LaunchFailed("the agent has not been started")
         return self._link
+
+    @property
+    def linked_to_host(self) -> bool:
+        return self._link is not None
 
     def linked(self, link: HostLink) -> None:
         self._link = link
@@ -260,11 +264,17 @@ class Harness:
     # ------------------------------------------------------------ its end
 
     async def retire(self, after: HostSeq, grace_s: float) -> m.Event | None:
-        """Retired or RetireRefused. None when the harness or its host went instead: HarnessExited was posted then."""
+        """Retired or RetireRefused. None when the harness or its host went instead: HarnessExited was posted then.
+
+        A host that does not answer is doubt, and doubt keeps the process: its retirement is taken back.
+        """
         try:
             header = await self.link.request(
                 "retire", RETIRE_BUDGET_S + grace_s, after=after, grace_ms=round(grace_s * 1000), park=False
             )
+        except BudgetSpent as error:
+            self.link.retire_cancel()
+            return m.RetireRefused("unknown", error.message, False, ())
         except AcpmuxError as error:
             await self.link.give_up(error.message)
             return None

@@ -26,6 +26,7 @@ from acpmux.rules import messages as m
 
 WAKES_AT_ONCE = 4  # a harness's start takes one core for a second; more at once only make all of them late
 NAME_LIMIT = 64
+RECOVER_BUDGET_S = 10.0  # thousands of sessions take a second
 
 _SETTLED = frozenset({State.HIBERNATED, State.CLOSED, State.PARKED})
 
@@ -314,7 +315,8 @@ class Hub:
                 actor.tell(m.Recovered())
                 changed.append(actor.decided())
         if changed:
-            await asyncio.wait(changed)  # no client sees a state that the dead daemon left
+            # no client sees a state that the dead daemon left, but for a disk that takes nothing
+            await asyncio.wait(changed, timeout=RECOVER_BUDGET_S)
 
     async def _read_back(self, checkpoint: Checkpoint, seq: Seq) -> Actor:
         agent = next((a for a in self.config.agents if a.name == checkpoint.agent), None)

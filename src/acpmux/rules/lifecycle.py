@@ -36,7 +36,7 @@ LEGAL: dict[type[Any], frozenset[State]] = {
     m.RequestAnswered: _UP,
     m.Woke: frozenset({S.WAKING}),
     m.WakeFailed: frozenset({S.WAKING}),
-    m.Retired: frozenset({S.HIBERNATING}),
+    m.Retired: frozenset({S.READY, S.RUNNING, S.HIBERNATING}),  # the first two: by a host that answered too late
     m.RetireRefused: frozenset({S.HIBERNATING}),
     m.BlockersGone: _UP,
     m.HarnessExited: _UP,

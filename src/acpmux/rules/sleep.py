@@ -57,6 +57,7 @@ def _retire(draft: Draft, asked: str) -> None:
 
 
 def retired(draft: Draft, event: Retired) -> None:
+    turns.fail_turn(draft, "harness_exited", "the agent was put to sleep by a host that answered too late")
     draft.record(
         Kind.HIBERNATED,
         ended=[[e.pid, e.command, e.how] for e in event.ended],

@@ -6,14 +6,24 @@ from typing import Any
 
 import pytest
 
-from acpmux.errors import HarnessError, HostRefused, LaunchFailed, NameTaken, NoSuchSession, StoreError, UnknownAgent
+from acpmux.errors import (
+    BudgetSpent,
+    HarnessError,
+    HostRefused,
+    LaunchFailed,
+    NameTaken,
+    NoSuchSession,
+    StoreError,
+    UnknownAgent,
+)
 from acpmux.hub.actor import Actor
 from acpmux.hub.answers import Outcome
 from acpmux.hub.hub import Hub, NewSession, Parts
 from acpmux.hub.launch import Surroundings
 from acpmux.model.config import Config, Profile
-from acpmux.model.ids import ClientId, PromptId
-from acpmux.model.session import McpServer, Prompt, State
+from acpmux.model.ids import ClientId, PromptId, Seq
+from acpmux.model.session import McpServer, Prompt, Session, State
+from acpmux.rules import lifecycle
 from acpmux.rules import messages as m
 from acpmux.runtime.tasks import Tasks
 from kit.fake_host import FakeLauncher, FakeLink, usual
@@ -455,6 +465,65 @@ def test_shutdown_leaves_agents_to_the_next_daemon_or_ends_them() -> None:
         assert await world.hub.shutdown(False, False) == []
         assert actor.session.state is State.READY
         assert await world.hub.shutdown(True, False) == []
+        assert actor.session.state is State.HIBERNATED
+
+    play(story)
+
+
+def test_fault_of_ours_costs_the_word_that_met_it_and_never_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def faulty(session: Session, event: m.Event, *rest: Any) -> Any:
+        if isinstance(event, m.HarnessSaid) and isinstance(event.said, m.Update) and b"poison" in event.said.params:
+            raise ZeroDivisionError
+        return step(session, event, *rest)
+
+    async def story(world: World) -> None:
+        actor = await world.new()
+        asked = await world.prompt(actor)
+        for text in ("before", "poison", "after"):
+            world.link.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+        world.link.finish("session/prompt", result={"stopReason": "end_turn"})
+        await asyncio.wait_for(asked, 5)
+        bodies = [row.record.body for row in await world.log.read(actor.session_id, Seq(0), 100)]
+        assert sum(b'"text":"before"' in body.replace(b" ", b"") for body in bodies) == 1
+        assert sum(b"acpmux failed at this Update" in body for body in bodies) == 1
+        assert sum(b'"text":"after"' in body.replace(b" ", b"") for body in bodies) == 1
+
+    monkeypatch.setattr(lifecycle, "step", faulty)
+    play(story)
+
+
+def test_answer_of_a_turn_that_can_not_be_stored_ends_it_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def faulty(session: Session, event: m.Event, *rest: Any) -> Any:
+        if isinstance(event, m.TurnEnded):
+            raise ZeroDivisionError
+        return step(session, event, *rest)
+
+    async def story(world: World) -> None:
+        asked = await world.prompt(await world.new())
+        world.link.finish("session/prompt", result={"stopReason": "end_turn"})
+        assert not (await asyncio.wait_for(asked, 5)).ok
+
+    monkeypatch.setattr(lifecycle, "step", faulty)
+    play(story)
+
+
+def test_host_that_does_not_answer_a_retirement_is_refused_and_what_it_says_too_late_is_taken() -> None:
+    async def story(world: World) -> None:
+        actor = await world.new()
+
+        async def silent(kind: str, budget_s: float, /, **header: Any) -> Any:
+            raise BudgetSpent("no answer")
+
+        world.link.request = silent
+        with pytest.raises(HostRefused):
+            await actor.ask(m.SleepAsked)
+        assert actor.session.state is State.READY and world.link.cancelled == 1
+        world.link.events.ended({"t": "retired", "ended": [[11, 1, "agent", "term"]], "left": []})
+        await settle()
         assert actor.session.state is State.HIBERNATED
 
     play(story)
