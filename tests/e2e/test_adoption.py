@@ -246,3 +246,27 @@ def test_host_of_a_version_that_can_not_be_adopted_is_ended_by_proof_and_work_be
     assert json.loads(told.stderr)["error"]["code"] == "outcome_unknown", told
     assert product.ok("send", "s", "hello") == "echo: hello\n"
     product.ok("stop", "s", "--all")
+
+
+def test_host_whose_socket_was_taken_away_is_adopted_with_all_that_runs_under_it(product: Product) -> None:
+    new(product)
+    work = pid_said(product.steps("s", {"do": "spawn", "command": ["sleep", "1111"], "session": False}))
+    host = product.json("info", "s")["hostPid"]
+    next((product.home / "hosts").glob("*/sock")).unlink()
+    product.ok("daemon", "shutdown")
+    row = product.json("info", "s")  # starts the next daemon
+    assert (row["status"], row["hostPid"]) == ("ready", host)
+    assert runs(work) and runs(host)
+    assert product.ok("send", "s", "hello") == "echo: hello\n"
+
+
+def test_host_that_stands_still_at_a_daemons_start_goes_on_when_it_goes_on(product: Product) -> None:
+    new(product)
+    host = product.json("info", "s")["hostPid"]
+    os.kill(host, signal.SIGSTOP)
+    kill_daemon(product)
+    product.ok("send", "s", "hello", "--no-wait", "--prompt-id", "p1")
+    assert product.json("info", "s")["hostPid"] == host
+    os.kill(host, signal.SIGCONT)
+    assert product.ok("send", "s", "hello", "--prompt-id", "p1") == "echo: hello\n"
+    assert product.json("info", "s")["hostPid"] == host

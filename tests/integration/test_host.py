@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,8 +15,10 @@ import pytest
 
 from acpmux.census.table import carriers, identity_of, read_stat
 from acpmux.errors import HostLost, LaunchFailed
+from acpmux.host import child
+from acpmux.host.spec import Spec
 from acpmux.model.ids import HostId, HostSeq, SessionId
-from acpmux.model.process import Server
+from acpmux.model.process import Identity, Server
 from acpmux.paths import Paths
 from acpmux.ports import LaunchSpec
 from acpmux.runtime import launcher
@@ -374,14 +377,60 @@ def test_retirement_that_is_over_before_the_link_is_made_again_is_told(tmp_path:
     play(tmp_path, story)
 
 
-def test_link_that_breaks_each_time_it_is_made_is_given_up_and_nothing_is_left(tmp_path: Path) -> None:
+def test_link_that_breaks_each_time_it_is_made_ends_nothing_and_is_made_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acpmux.runtime.launcher.RELINK_LONG_S", 0.5)
+
     async def story(run: Run) -> None:
-        leader, host = run.link.leader.pid, run.link.host_pid
-        while not run.ears.why_lost.done():
-            with suppress(OSError, ValueError):
-                await take_the_link(run)
+        for _ in range(10):
+            await take_the_link(run)
             await asyncio.sleep(0.05)
-        assert not alive(leader) and not alive(host)
+        assert await run.tell("say still here") == b"still here"
+        assert alive(run.link.leader.pid) and not run.ears.why_lost.done()
+
+    play(tmp_path, story)
+
+
+def test_host_that_can_not_write_its_record_starts_nothing(tmp_path: Path) -> None:
+    (Paths(tmp_path / "home").host_folder(HostId("h1")) / "record.json.new").mkdir(parents=True)
+
+    async def story(run: Run) -> None:
+        raise AssertionError
+
+    with pytest.raises(LaunchFailed, match="Is a directory"):
+        play(tmp_path, story, command=("touch", str(tmp_path / "ran")))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_harness_that_can_not_be_written_down_never_runs(tmp_path: Path) -> None:
+    def known(leader: Identity) -> None:
+        raise OSError("no space")
+
+    command = ("touch", str(tmp_path / "ran"))
+    spec = Spec("h", "s", "", "", "", command, "/", env(), (), (), (), "start", True, "term", False, 1)
+    with pytest.raises(OSError, match="no space"):
+        child.spawn(spec, known)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_killed_hosts_agent_without_its_environment_is_known_by_its_start(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        await run.tell("deaf")
+        os.kill(run.link.host_pid, signal.SIGKILL)
+        await asyncio.wait_for(run.ears.why_lost, 20)
+        assert not alive(run.link.leader.pid)
+
+    play(tmp_path, story, command=("env", "-i", sys.executable, "-S", "-c", AGENT))
+
+
+def test_copy_of_a_hosts_folder_proves_nothing(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        copy = Paths(tmp_path / "copy")
+        shutil.copytree(run.paths.home, copy.home, ignore=lambda _, names: [name for name in names if "sock" in name])
+        await end_orphans(copy)
+        assert alive(run.link.leader.pid) and alive(run.link.host_pid)
+        assert not list(copy.hosts.iterdir())
 
     play(tmp_path, story)
 

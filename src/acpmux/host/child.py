@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import signal
+from collections.abc import Callable
 from typing import NamedTuple
 
 from acpmux.census.table import identity_of
@@ -31,27 +32,41 @@ class Child(NamedTuple):
     stderr: int
 
 
-def spawn(spec: Spec) -> Child:
-    """Starts the harness. Raises: SpawnFailed."""
+def spawn(spec: Spec, known: Callable[[Identity], None]) -> Child:
+    """Starts the harness, once `known` has written down who it will be: none runs that no record names.
+
+    Raises: SpawnFailed; OSError of `known`. Nothing was started then.
+    """
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     failed_read, failed_write = os.pipe()
+    go_read, go_write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(spec, (in_read, out_write, err_write), failed_write)
-    for fd in (in_read, out_write, err_write, failed_write):
+        os.close(go_write)  # else it would not see the end of its host
+        _become(spec, (in_read, out_write, err_write), go_read, failed_write)
+    for fd in (in_read, out_write, err_write, failed_write, go_read):
         os.close(fd)
     try:
         os.setpgid(pid, pid)  # whoever of the two comes first; the other call changes nothing
     except OSError:
         pass
+    identity = identity_of(pid) or Identity(pid, 0)
+    try:
+        known(identity)
+        os.write(go_write, b"g")
+    except OSError:
+        for fd in (go_write, in_write, out_read, err_read, failed_read):
+            os.close(fd)
+        os.waitpid(pid, 0)
+        raise
+    os.close(go_write)
     with os.fdopen(failed_read, "rb") as file:
         failure = file.read()
     if failure:
         os.waitpid(pid, 0)
         raise SpawnFailed(failure.decode("utf-8", "replace"))
-    identity = identity_of(pid) or Identity(pid, 0)
     for fd in (in_write, out_read, err_read):
         os.set_blocking(fd, False)
     try:
@@ -61,11 +76,13 @@ def spawn(spec: Spec) -> Child:
     return Child(identity, os.pidfd_open(pid), in_write, out_read, err_read)
 
 
-def _become(spec: Spec, stdio: tuple[int, int, int], failed: int) -> None:
-    """In the child: ends in exec, or tells why not. Every other descriptor is close-on-exec."""
+def _become(spec: Spec, stdio: tuple[int, int, int], go: int, failed: int) -> None:
+    """In the child: ends in exec when it may go, or tells why not. Every other descriptor is close-on-exec."""
     where = "group"
     try:
         os.setpgid(0, 0)
+        if not os.read(go, 1):
+            os._exit(127)  # its host could not write it down, or has died
         for number, fd in enumerate(stdio):
             os.dup2(fd, number)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

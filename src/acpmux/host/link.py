@@ -44,7 +44,8 @@ class Listener:
     def close(self) -> None:
         self._socket.close()
         try:
-            os.unlink(self._path)
+            if not self._path.startswith("\0"):
+                os.unlink(self._path)
         except OSError:
             pass
 

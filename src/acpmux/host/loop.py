@@ -17,7 +17,7 @@ from acpmux.host.core import Outbox
 from acpmux.host.duties import Duties
 from acpmux.host.link import Link, Listener
 from acpmux.host.pipes import Pipes
-from acpmux.host.signals import kill_child
+from acpmux.host.signals import kill_child, send_group
 from acpmux.host.timers import Timers
 from acpmux.model.process import Harness, Verdict
 from acpmux.wire import hostframe
@@ -56,7 +56,8 @@ class Host:
         self.over = False
         self.duties = Duties(self)
         self._candidates: list[Link] = []
-        self._listener = Listener(spec.socket, self.selector, self._arrived)
+        addresses = (spec.socket, specs.nameless(spec.host_id))
+        self._listeners = [Listener(address, self.selector, self._arrived) for address in addresses]
         self.selector.register(born.pidfd, selectors.EVENT_READ, self._leader_gone)
         self._wake_read, wake_write = os.pipe()
         for fd in (self._wake_read, wake_write):
@@ -74,7 +75,8 @@ class Host:
             for key, mask in self.selector.select(self.timers.wait_s()):
                 key.data(key, mask)
             self.timers.run_due()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     def _nobody_came(self) -> None:
         self.linked = True
@@ -152,7 +154,10 @@ class Host:
         self.pipes.drain()
         self.state = state
         self.outcome = {"t": kind, **header}
-        record.write_record(self.spec, self.child.identity, self.outcome)
+        try:
+            record.write_record(self.spec, self.child.identity, self.outcome)
+        except OSError as error:  # a full disk, a folder that was taken away: the link still tells it
+            print(f"the record of {self.spec.host_id} is not written: {error}", file=sys.stderr)
         self._tell_outcome()
         self.timers.after(ALONE_S, self.leave)
 
@@ -275,12 +280,12 @@ def main() -> None:
     try:
         os.umask(0o077)
         lock = record.take_lock(spec.folder)
+        record.write_record(spec, None)
         launch = read_launch(spec.servers, spec.launching, kill_child)
-        host = Host(spec, launch, child.spawn(spec))
+        host = _begin(spec, launch)
     except (child.SpawnFailed, OSError) as error:
         _say({"error": {"code": "launch_failed", "message": str(error)}})
         sys.exit(1)
-    record.write_record(spec, host.child.identity)
     _say({"ready": True})
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -289,6 +294,20 @@ def main() -> None:
     os.close(lock)
 
 
+def _begin(spec: specs.Spec, launch: Launch) -> Host:
+    """Raises: SpawnFailed, OSError; then no harness is left."""
+    born = child.spawn(spec, lambda leader: record.write_record(spec, leader))
+    try:
+        return Host(spec, launch, born)
+    except OSError:
+        send_group(born.identity, signal.SIGKILL)
+        os.waitpid(born.identity.pid, 0)
+        raise
+
+
 def _say(told: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
+    """A daemon that has died meanwhile hears nothing; the next one, or nobody for a while, decides."""
+    try:
+        os.write(1, json.dumps(told).encode() + b"\n")
+    except OSError:
+        return

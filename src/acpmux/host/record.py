@@ -20,16 +20,17 @@ def take_lock(folder: str) -> int:
     return fd
 
 
-def write_record(spec: Spec, leader: Identity, outcome: dict[str, Any] | None = None) -> None:
-    """Atomically, 0600. No environment and no command is in it."""
+def write_record(spec: Spec, leader: Identity | None, outcome: dict[str, Any] | None = None) -> None:
+    """Atomically, 0600. No environment and no command is in it; no leader while there is none yet. Raises: OSError."""
     told = {
         "version": 1,
         "hostId": spec.host_id,
         "sessionId": spec.session_id,
+        "folder": os.path.realpath(spec.folder),
         "socket": spec.socket,
         "token": spec.token,
         "host": list(identity_of(os.getpid()) or (os.getpid(), 0)),
-        "leader": list(leader),
+        "leader": leader and list(leader),
         "markers": [server.marker for server in spec.servers],
         "bootId": boot_id(),
         "outcome": outcome,

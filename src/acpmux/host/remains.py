@@ -1,19 +1,22 @@
 """Ends what no living host owns: a program of its own, since signals are sent by this room alone.
 
 `python -m acpmux.host.remains host FOLDER` ends what a crashed or unreachable host left of its harness. Its proof: the
-host's and the leader's pids with their start times in this boot, or the host's own id in a process's environment
-together with a server's marker or the leader's process group.
+host's and the leader's pids with their start times in this boot; the group of a leader that lives, or of one that is
+gone with the host's own id in the environment; a server's marker in the host's OS session and not older than the host.
+The record must be that of this folder: a copy of one proves nothing.
 
 `python -m acpmux.host.remains marked NAME=VALUE...` ends the work that left the tree of a session, found by one of
 these marks in its environment, and prints it as JSON: `[[pid, start, command, how], ...]`.
 """
 
 import json
+import os
 import selectors
 import signal
 import sys
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from acpmux.census import table
 from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
@@ -38,25 +41,32 @@ def _end_host(folder: str) -> None:
     told = read_record(folder)
     if told is None or told.get("bootId") != table.boot_id() or told.get("outcome") is not None:
         return
-    if not lock_is_free(folder):
+    if lock_is_free(folder):
+        if told.get("folder") != os.path.realpath(folder):
+            return
+    else:
         _end([row for row in [table.row_of(int(told["host"][0]))] if row and list(row.identity) == told["host"]], True)
         until = time.monotonic() + UNLOCK_S
         while not lock_is_free(folder):
             if time.monotonic() > until:
                 return
             time.sleep(POLL_S)
-    leader = Identity(*(int(part) for part in told["leader"]))
-    _end(_left_of(leader, str(told["hostId"]), set(told.get("markers") or ())))
+    if told["leader"] is not None:  # else it was never let go
+        _end(_left_of(told))
 
 
-def _left_of(leader: Identity, host_id: str, markers: set[str | None]) -> list[Row]:
-    """The leader, its group while it leads one, and the marked servers, of this host alone."""
-    mark = f"ACPMUX_HOST={host_id}".encode()
+def _left_of(told: dict[str, Any]) -> list[Row]:
+    """The leader, its group, and the marked servers, of this host alone: what left the tree is somebody's work."""
+    host, leader = (Identity(*map(int, told[who])) for who in ("host", "leader"))
+    mark, markers = f"ACPMUX_HOST={told['hostId']}".encode(), [marker for marker in told.get("markers") or () if marker]
+    rows = table.everybody()
+    leads = any(row.identity == leader for row in rows)
     return [
         row
-        for row in table.everybody()
-        if (row.marker is not None and row.marker in markers)
-        or ((row.identity == leader or row.pgid == leader.pid) and table.carries(row.pid, (mark,)))
+        for row in rows
+        if row.identity == leader
+        or (row.pgid == leader.pid and (leads or table.carries(row.pid, (mark,))))
+        or (row.marker in markers and row.sid == host.pid and row.start >= host.start)
     ]
 
 

@@ -1,6 +1,7 @@
 """What a host is told to start: one JSON line on its standard input, never stored."""
 
 import json
+import os
 from typing import Any, NamedTuple
 
 from acpmux.census.launch import servers_of
@@ -35,6 +36,11 @@ class Spec(NamedTuple):
     @property
     def launching(self) -> Launching:
         return Launching(self.command, self.cwd, self.env, self.configs)
+
+
+def nameless(host_id: str) -> str:
+    """The second address of a host, which no cleaner of folders can take away (abstract sockets, unix(7))."""
+    return f"\0acpmux/{os.getuid()}/{host_id}"
 
 
 def encode(spec: Spec) -> bytes:

@@ -15,7 +15,8 @@ from acpmux.model.process import Identity
 from acpmux.ports import HostEvents
 from acpmux.wire import hostframe
 
-BROKEN_TIMES = 5  # in BROKEN_WITHIN_S seconds: a link that breaks each time it is made is given up
+CLOSED = "its link closed"
+BROKEN_TIMES = 5  # in BROKEN_WITHIN_S seconds: a link that breaks each time it is made is tried less often
 BROKEN_WITHIN_S = 10.0
 _OUTCOMES = {"retire": "retired", "end": "ended"}
 GONE_BUDGET_S = 2.0  # a host whose harness has ended exits at once; beyond this it is left to its own lock and record
@@ -35,6 +36,7 @@ class UnixHostLink(asyncio.Protocol):
 
     Frames are handled in the order they came, in the loop's thread. A link that breaks while the host lives is made
     again: each line to the harness is numbered and kept until the host has it, each of its lines until it is stored.
+    A host that lives and can't be reached is never ended for that: what runs under it may be somebody's work.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class UnixHostLink(asyncio.Protocol):
         end: Callable[[], "asyncio.Future[None]"],
         again: Callable[["UnixHostLink"], "asyncio.Future[bool]"] | None = None,
         after: HostSeq = NO_LINE,
+        told: Mapping[str, Any] | None = None,
     ) -> None:
         """`gone` is done when the host has exited; `end` ends it and all it runs, and is done when nothing is left.
 
-        `again` connects this same link once more; its result is false when the host can't be reached.
+        `again` tries to connect this same link once more; false when the host has gone or turns it away. `told` is
+        what its record says before its welcome does: pid, start, host_pid.
         """
         self._events = events
         self._token = token
@@ -63,7 +67,8 @@ class UnixHostLink(asyncio.Protocol):
         self._sent = 0
         self._unconfirmed: deque[tuple[int, bytes, str | None]] = deque()
         self._welcome: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._told: Mapping[str, Any] = {}
+        self._told: Mapping[str, Any] = told or {}
+        self._numbered = False
         self._broken_at: list[float] = []
         self._ended = False
         self._lost = False
@@ -86,15 +91,41 @@ class UnixHostLink(asyncio.Protocol):
                 self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        reason = "its link closed"
-        now = asyncio.get_running_loop().time()
-        self._broken_at = [at for at in self._broken_at if at > now - BROKEN_WITHIN_S] + [now]
-        if self._again is None or self._lost or self._ended or not self._told or len(self._broken_at) > BROKEN_TIMES:
-            self._drop(reason)
-            return
+        linked, self._transport = self._linked, None
+        if not linked:
+            if not self._welcome.done():  # whoever connects it hears of it
+                self._fail(self._welcome, CLOSED)
+        elif self._ended or self._again is None:
+            self._drop(CLOSED)
+        else:
+            self._broken_at.append(asyncio.get_running_loop().time())
+            self._welcome = asyncio.get_running_loop().create_future()
+            self.reconnect()
+
+    # ------------------------------------------------------------ made again
+
+    def reconnect(self) -> "asyncio.Future[bool]":
+        """Links again in the background, until the host answers; when it has gone, that is told."""
+        assert self._again is not None
+        trying = self._again(self)
+        trying.add_done_callback(lambda made: made.cancelled() or made.result() or self._drop(CLOSED))
+        return trying
+
+    def connecting(self) -> None:
+        """One try begins."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
         self._welcome = asyncio.get_running_loop().create_future()
-        self._again(self).add_done_callback(lambda made: made.cancelled() or made.result() or self._drop(reason))
+
+    @property
+    def breaks_each_time(self) -> bool:
+        """True for a link that broke again and again in the last moments."""
+        recent = asyncio.get_running_loop().time() - BROKEN_WITHIN_S
+        self._broken_at = [at for at in self._broken_at if at > recent]
+        return len(self._broken_at) > BROKEN_TIMES
+
+    # ------------------------------------------------------------ what it says
 
     def _take(self, frame: hostframe.Frame) -> None:
         header = frame.header
@@ -102,7 +133,7 @@ class UnixHostLink(asyncio.Protocol):
             case "out":
                 if int(header["n"]) > self._line:
                     self._line = HostSeq(int(header["n"]))
-                    self._events.line(self._line, frame.body)
+                    self._hear(frame.body)
             case "got":
                 self._confirm(int(header["n"]))
             case "welcome":
@@ -114,6 +145,13 @@ class UnixHostLink(asyncio.Protocol):
                 self._events.exited(header)
             case _:
                 self._answered(frame.kind, header)
+
+    def _hear(self, line: bytes) -> None:
+        """A fault of ours costs one line, never the link: it would be sent again and meet the same."""
+        try:
+            self._events.line(self._line, line)
+        except Exception:
+            log.exception("line failed n=%d bytes=%d", self._line, len(line))
 
     def _answered(self, kind: str, header: Mapping[str, Any]) -> None:
         over = kind in ("retired", "ended")
@@ -129,17 +167,18 @@ class UnixHostLink(asyncio.Protocol):
 
     def _welcomed(self, header: Mapping[str, Any]) -> None:
         """Linked. Made again, what the host has not got is sent again, and what it was asked is asked again."""
-        first, self._told = not self._told, header
+        first, self._told, self._numbered = not self._numbered, header, True
         taken = int(header.get("taken", 0))
-        if first:
-            self._sent = taken
+        if first:  # lines that waited for it are numbered from where an earlier daemon's ended
+            self._sent += taken
+            self._unconfirmed = deque((number + taken, line, key) for number, line, key in self._unconfirmed)
         else:
             self._confirm(taken)
-            for number, line, key in self._unconfirmed:
-                self._write_line(number, line, key)
-            for number, asked in tuple(self._asked.items()):
-                self._ask_again(number, asked)
             log.info("host link made again state=%s", header.get("state"))
+        for number, line, key in self._unconfirmed:
+            self._write_line(number, line, key)
+        for number, asked in tuple(self._asked.items()):
+            self._ask_again(number, asked)
         if not self._welcome.done():
             self._welcome.set_result(header)
 
@@ -190,7 +229,7 @@ class UnixHostLink(asyncio.Protocol):
     async def welcomed(self, budget_s: float) -> None:
         """Raises: HostLost, TimeoutError."""
         async with asyncio.timeout(budget_s):
-            await self._welcome
+            await asyncio.shield(self._welcome)
 
     @property
     def leader(self) -> Identity:
@@ -256,7 +295,7 @@ class UnixHostLink(asyncio.Protocol):
 
     @property
     def _linked(self) -> bool:
-        return not self._lost and self._welcome.done()
+        return not self._lost and self._welcome.done() and self._welcome.exception() is None
 
     def _send(self, kind: str, /, **header: Any) -> None:
         if self._linked:

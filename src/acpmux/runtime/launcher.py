@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ from acpmux.census import table
 from acpmux.census.sockets import listening
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.host import record
-from acpmux.host.spec import Spec, encode
-from acpmux.model.ids import NO_LINE, HostId, HostSeq
+from acpmux.host.spec import Spec, encode, nameless
+from acpmux.model.ids import HostId, HostSeq
 from acpmux.model.process import Role
 from acpmux.paths import Paths, private_folder
 from acpmux.ports import HostEvents, LaunchSpec
@@ -31,6 +30,8 @@ READY_BUDGET_S = 20.0  # two starts of Python and 3 s for the configuration; a m
 GONE_BUDGET_S = 2.0  # a host that said why it could not start ends at once
 DYING_BUDGET_S = 0.5  # the link of a host that dies breaks a moment before it is gone
 LINK_BUDGET_S = 5.0  # it listens before it says that it is ready
+RELINK_S, RELINK_LONG_S = 0.05, 10.0  # between tries, the first ones and the later ones
+REFUSED_TIMES = 3  # a host that hangs up before its welcome is dying, or of a version that is not ours
 
 
 class UnixHostLauncher:
@@ -72,7 +73,10 @@ class UnixHostLauncher:
             raise
         try:
             end = functools.partial(self._end, spec.host_id, folder, gone)
-            return await self._link(socket_path, events, token, gone, end)
+            addresses = (str(socket_path), nameless(spec.host_id))
+            link = UnixHostLink(events, token, gone, end, self._again(addresses, gone))
+            await _connect(addresses, link)
+            return link
         except LaunchFailed:
             await self._end(spec.host_id, folder, gone)
             raise
@@ -80,15 +84,26 @@ class UnixHostLauncher:
     async def adopt(self, host_id: HostId, after: HostSeq, events: HostEvents) -> UnixHostLink | None:
         folder = self._paths.host_folder(host_id)
         told = await asyncio.to_thread(record.read_record, str(folder)) or {}
-        if told.get("bootId") == table.boot_id() and not await asyncio.to_thread(record.lock_is_free, str(folder)):
-            pid = int(told["host"][0])
-            gone = self._tasks.spawn(f"host:{host_id}", self._watch(pid, folder))
-            try:
-                path = Path(str(told["socket"]))
-                end = functools.partial(self._end, host_id, folder, gone)
-                return await self._link(path, events, str(told["token"]), gone, end, after)
-            except LaunchFailed as error:
-                log.warning("host not adopted host=%s error=%s", host_id, error.message)
+        alive = told.get("leader") and not await asyncio.to_thread(record.lock_is_free, str(folder))
+        if told.get("bootId") == table.boot_id() and alive:
+            (host_pid, _), (pid, start) = told["host"], told["leader"]
+            gone = self._tasks.spawn(f"host:{host_id}", self._watch(int(host_pid), folder))
+            link = UnixHostLink(
+                events,
+                str(told["token"]),
+                gone,
+                functools.partial(self._end, host_id, folder, gone),
+                self._again((str(told["socket"]), nameless(host_id)), gone),
+                after,
+                {"pid": pid, "start": start, "host_pid": host_pid},
+            )
+            trying = link.reconnect()
+            await asyncio.wait({trying}, timeout=LINK_BUDGET_S)
+            if not trying.done():
+                log.warning("host does not answer and is kept host=%s pid=%s", host_id, host_pid)
+            if not trying.done() or trying.result():
+                return link
+            log.warning("host not adopted host=%s", host_id)
         await _clear(folder)
         return None
 
@@ -98,20 +113,10 @@ class UnixHostLauncher:
     async def end_left(self, marks: Sequence[str]) -> list[Any]:
         return await orphans.end_left(marks)
 
-    async def _link(
-        self,
-        path: Path,
-        events: HostEvents,
-        token: str,
-        gone: "asyncio.Future[None]",
-        end: Callable[[], "asyncio.Future[None]"],
-        after: HostSeq = NO_LINE,
-    ) -> UnixHostLink:
-        link = UnixHostLink(
-            events, token, gone, end, lambda link: self._tasks.spawn("relink", _connected(path, link)), after
-        )
-        await _connect(path, link)
-        return link
+    def _again(
+        self, addresses: tuple[str, str], gone: "asyncio.Future[None]"
+    ) -> Callable[[UnixHostLink], "asyncio.Task[bool]"]:
+        return lambda link: self._tasks.spawn("relink", _relink(addresses, link, gone))
 
     def _end(self, host_id: HostId, folder: Path, gone: "asyncio.Future[None]") -> "asyncio.Task[None]":
         return self._tasks.spawn(f"lost:{host_id}", _over(folder, gone))
@@ -181,7 +186,7 @@ async def _clear(folder: Path) -> None:
     if told is not None and told.get("outcome") is None:
         how = await orphans.end_host(folder)
         log.warning("host crashed host=%s remains=%s", folder.name, how)
-    await asyncio.to_thread(shutil.rmtree, folder, True)
+    await asyncio.to_thread(orphans.remove, folder)
 
 
 async def _over(folder: Path, gone: "asyncio.Future[None]") -> None:
@@ -250,19 +255,31 @@ async def _line(fd: int) -> bytes:
     return data
 
 
-async def _connected(path: Path, link: UnixHostLink) -> bool:
-    try:
-        await _connect(path, link)
-    except LaunchFailed:
-        return False
-    return True
+async def _relink(addresses: tuple[str, str], link: UnixHostLink, gone: "asyncio.Future[None]") -> bool:
+    """Tries until the host answers, ever less often. False when it has gone, or hangs up on us again and again."""
+    pause_s, refused = RELINK_LONG_S if link.breaks_each_time else 0.0, 0
+    while refused < REFUSED_TIMES:
+        await asyncio.wait({gone}, timeout=pause_s)
+        if gone.done():
+            return False
+        try:
+            await _connect(addresses, link)
+            return True
+        except LaunchFailed as error:
+            refused += isinstance(error.__context__, HostLost)
+        pause_s = min(RELINK_LONG_S, max(RELINK_S, pause_s * 2))
+    return False
 
 
-async def _connect(path: Path, link: UnixHostLink) -> None:
+async def _connect(addresses: tuple[str, str], link: UnixHostLink) -> None:
     """Raises: LaunchFailed."""
+    link.connecting()
     try:
         async with asyncio.timeout(LINK_BUDGET_S):
-            await asyncio.get_running_loop().create_unix_connection(lambda: link, str(path))
+            try:
+                await asyncio.get_running_loop().create_unix_connection(lambda: link, addresses[0])
+            except OSError:  # somebody took the file away
+                await asyncio.get_running_loop().create_unix_connection(lambda: link, addresses[1])
             await link.welcomed(LINK_BUDGET_S)
     except (OSError, TimeoutError, HostLost) as error:
         raise LaunchFailed(f"the agent's host can't be reached: {error}") from None

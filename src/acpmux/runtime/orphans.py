@@ -45,7 +45,7 @@ async def end_orphans(paths: Paths, adopted: frozenset[str] = frozenset()) -> li
 async def _end(folder: Path) -> tuple[str, str, str]:
     told = await asyncio.to_thread(record.read_record, str(folder)) or {}
     how = await end_host(folder)
-    await asyncio.to_thread(shutil.rmtree, folder, True)
+    await asyncio.to_thread(remove, folder)
     return folder.name, str(told.get("sessionId", "?")), how
 
 
@@ -55,6 +55,12 @@ async def end_host(folder: Path) -> str:
     if not await asyncio.to_thread(record.lock_is_free, str(folder)):
         how = await _ask(await asyncio.to_thread(record.read_record, str(folder)) or {})
     return how if await _remains("host", str(folder)) is not None else "stuck"
+
+
+def remove(folder: Path) -> None:
+    """Takes a host's folder away, never from under a host that lives."""
+    if record.lock_is_free(str(folder)):
+        shutil.rmtree(folder, True)
 
 
 async def end_left(marks: Sequence[str]) -> list[Any]:
