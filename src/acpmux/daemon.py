@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acpmux.agents import profiles
-from acpmux.errors import AcpmuxError, ConfigFault, OwnFault
+from acpmux.errors import AcpmuxError, ConfigFault, OwnFault, StoreError
 from acpmux.hub.hub import Hub, Parts
 from acpmux.hub.launch import Surroundings
 from acpmux.paths import Paths
@@ -23,6 +23,7 @@ from acpmux.runtime.launcher import UnixHostLauncher
 from acpmux.runtime.notify import notifier
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.unix import UnixServer
+from acpmux.store import check, salvage
 from acpmux.store.log import SqliteLog
 
 log = logging.getLogger("acpmux.daemon")
@@ -68,6 +69,23 @@ def check_config() -> str:
         _check_pool(agent, path)
     named = ", ".join(agent.name for agent in config.agents)
     return f"{path}: {f'agents {named}' if named else 'no agents of its own'}" if path.exists() else f"no {path}"
+
+
+def check_log() -> str:
+    """The state of the log in a few words.
+
+    Raises: StoreError naming what is wrong; the next start of a daemon then saves what can be read.
+    """
+    path = Paths.find(os.environ).db
+    aside = check.kept_aside(path)
+    kept = f"; a damaged one is kept at {aside[-1]}, what could be read of it is served" if aside else ""
+    if not path.exists():
+        return f"no {path} yet{kept}"
+    found = check.faults(path)
+    if found:
+        salvage.mark(path)
+        raise StoreError(f"{path} is damaged: {'; '.join(found)[:600]}")
+    return f"{path}: whole, {path.stat().st_size // 1_000_000} MB{kept}"
 
 
 def _check_pool(agent: configfile.AgentConfig, where: Path) -> None:

@@ -135,6 +135,12 @@ class StoreError(OwnFault):
     retryable = True
 
 
+class Unstorable(OwnFault):
+    """What was to be stored is no value that can be: another try would meet the same."""
+
+    code = "internal"
+
+
 class BudgetSpent(OwnFault):
     code = "timeout"
     exit_code = 3

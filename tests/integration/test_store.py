@@ -1,6 +1,7 @@
 """The log on a real file: the contract of `ports.EventLog`, and what a crash leaves."""
 
 import asyncio
+import json
 import os
 import signal
 import sqlite3
@@ -14,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from acpmux.errors import StoreError
+from acpmux.errors import StoreError, Unstorable
 from acpmux.model.ids import AgentSessionId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint, Prompt, State, Turn
 from acpmux.ports import EventLog
+from acpmux.store.check import faults, kept_aside
 from acpmux.store.connect import connect_reader, connect_writer
 from acpmux.store.log import PAGE_BYTES, PROMPT_SQL, SqliteLog, kinds_sql
 from acpmux.store.readers import READERS
+from acpmux.store.salvage import mark
 from acpmux.store.writer import Work, Writer
 from kit.memory_log import MemoryLog
 
@@ -143,7 +146,7 @@ def test_what_the_file_cannot_hold_fails_alone_and_the_log_lives_on(tmp_path: Pa
         half = replace(CHECKPOINT, title="\ud800")
         odd = Stored(Seq(2), Record(Kind.UPDATE, b"{}", "\ud800", 1))
         for rows, checkpoint in (([huge], None), ([], half), ([odd], None)):
-            with pytest.raises(StoreError, match="can't be written"):
+            with pytest.raises(Unstorable, match="can't be written"):
                 await log.commit(S1, rows, checkpoint)
         await log.commit(S1, [stored(2)], None)
         assert await log.checkpoints() == [(CHECKPOINT, 2)]
@@ -305,7 +308,9 @@ def test_files_are_the_users_alone(tmp_path: Path) -> None:
         os.umask(umask)
 
 
-def test_checkpoint_of_an_older_version_is_filled_and_one_that_is_damaged_names_its_session(tmp_path: Path) -> None:
+def test_checkpoint_of_an_older_version_is_filled_and_one_that_is_damaged_is_named_and_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "a.db"
     on_disk(path, lambda log: log.commit(S1, [stored(1)], CHECKPOINT))
 
@@ -318,8 +323,8 @@ def test_checkpoint_of_an_older_version_is_filled_and_one_that_is_damaged_names_
         assert (checkpoint.name, checkpoint.state, checkpoint.queue) == ("one", State.HIBERNATED, ())
 
     async def damaged(log: SqliteLog) -> None:
-        with pytest.raises(StoreError, match=r"a\.db can't be read: the state of s1 is damaged"):
-            await log.checkpoints()
+        assert await log.checkpoints() == []
+        assert "not served session=s1" in caplog.text
 
     known = b'"session_id":"s1","name":"one","agent":"demo","cwd":"/","created_at_ms":1,"last_active_at_ms":2'
     put(b"{" + known + b',"of_a_later_time":[1]}')
@@ -329,19 +334,92 @@ def test_checkpoint_of_an_older_version_is_filled_and_one_that_is_damaged_names_
         on_disk(path, damaged)
 
 
-def test_damaged_pages_are_an_error_that_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    on_disk(path, lambda log: log.commit(S1, [stored(seq, body=b"x" * 500) for seq in range(1, 200)], CHECKPOINT))
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(4096)
-        file.write(b"\x5a" * (size - 4096))
+def session(number: int) -> tuple[SessionId, Checkpoint]:
+    session_id = SessionId(f"s{number}")
+    return session_id, replace(CHECKPOINT, session_id=session_id, name=f"n{number}", created_at_ms=number)
+
+
+def fill(path: Path) -> None:
+    """Three sessions whose records take turns in the file."""
 
     async def work(log: SqliteLog) -> None:
-        await log.read(S1, Seq(0), 1000)
+        for number in range(3):
+            session_id, checkpoint = session(number)
+            told = json.dumps({"name": f"n{number}", "agent": "demo", "cwd": "/tmp"}).encode()
+            await log.commit(session_id, [stored(1, Kind.CREATED, told)], checkpoint)
+        for seq in range(2, 300):
+            for number in range(3):
+                await log.commit(session(number)[0], [stored(seq, body=f"{seq}".encode() * 60)], None)
 
-    with pytest.raises(StoreError, match=r"a\.db can't be (read|opened): "):
-        on_disk(path, work)
+    on_disk(path, work)
+
+
+def damage(path: Path, *pages: int) -> None:
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek(page * 4096)
+            file.write(b"\x5a" * 4096)
+
+
+def test_damage_in_the_middle_costs_the_records_that_lay_there_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    fill(path)
+    whole = path.stat().st_size // 4096
+    damage(path, *range(whole // 2, whole // 2 + 4))
+    before = path.read_bytes()
+    assert faults(path) != []
+    mark(path)
+
+    async def work(log: SqliteLog) -> None:
+        assert [checkpoint for checkpoint, _ in await log.checkpoints()] == [session(number)[1] for number in range(3)]
+        lost = 0
+        for number in range(3):
+            rows = await log.read(session(number)[0], Seq(0), 1000)
+            assert [row.seq for row in rows] == list(range(1, 300))
+            notes = [row for row in rows if b"_acpmux/damaged" in row.record.body]
+            lost += len(notes)
+            kept = [row for row in rows[1:] if row not in notes]
+            assert all(row.record.body == f"{row.seq}".encode() * 60 for row in kept)
+        assert 0 < lost < 450
+        await log.commit(session(0)[0], [stored(300)], None)
+
+    on_disk(path, work)
+    assert faults(path) == []
+    (aside,) = kept_aside(path)
+    assert aside.read_bytes() == before and stat.S_IMODE(aside.stat().st_mode) == 0o600
+    on_disk(path, lambda log: log.commit(session(0)[0], [stored(301)], None))
+    assert kept_aside(path) == [aside]
+
+
+def test_session_that_has_lost_its_state_is_closed_and_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    fill(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DELETE FROM sessions WHERE session_id = 's1'")
+    assert faults(path) == ["records belong to no session: s1"]
+    mark(path)
+
+    async def work(log: SqliteLog) -> None:
+        found = {checkpoint.session_id: checkpoint for checkpoint, _ in await log.checkpoints()}
+        assert found[SessionId("s1")].state is State.CLOSED and found[SessionId("s1")].name == "n1-salvaged"
+        assert len(await log.read(SessionId("s1"), Seq(0), 1000)) == 299
+
+    on_disk(path, work)
+
+
+def test_read_that_meets_damage_names_the_file_and_has_the_next_start_salvage_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    fill(path)
+    whole = path.stat().st_size // 4096
+    damage(path, *range(8, whole))
+
+    async def work(log: SqliteLog) -> None:
+        with pytest.raises(StoreError, match=r"a\.db is damaged here .* acpmux daemon shutdown"):
+            await log.read(session(0)[0], Seq(0), 1000)
+
+    on_disk(path, work)
+    on_disk(path, lambda log: log.last_seq(S1))
+    assert faults(path) == [] and len(kept_aside(path)) == 1
 
 
 def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -355,11 +433,12 @@ def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
-def test_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(StoreError, match=r"a\.db can't be opened"):
-        asyncio.run(SqliteLog.open(path))
+    on_disk(path, lambda log: log.commit(S1, [stored(1)], CHECKPOINT))
+    (aside,) = kept_aside(path)
+    assert aside.read_bytes() == b"not a database" * 100
 
 
 WRITER = """
@@ -407,7 +486,7 @@ def test_every_acknowledged_commit_survives_a_kill(tmp_path: Path) -> None:
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from acpmux.errors import StoreError
+from acpmux.errors import StoreError, Unstorable
 from acpmux.model.record import *
 from acpmux.model.session import Checkpoint
 from acpmux.store.log import SqliteLog

@@ -125,6 +125,16 @@ def _config() -> Finding:
         return Finding("config", "broken", error.message, "no daemon starts with it")
 
 
+def _log() -> Finding:
+    from acpmux.daemon import check_log
+
+    try:
+        return Finding("log", "ok", check_log())
+    except AcpmuxError as error:
+        hint = "save what can be read: acpmux daemon shutdown, then any command; agents run on, the file is kept aside"
+        return Finding("log", "broken", error.message, hint)
+
+
 def _socket() -> Finding:
     paths = Paths.find(os.environ)
     wanted = paths.home / "acpmux.sock"
@@ -202,6 +212,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     _subreaper,
     _home,
     _config,
+    _log,
     _socket,
     _daemon,
     _service,

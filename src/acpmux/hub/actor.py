@@ -162,7 +162,8 @@ class Actor:
                 return
             (posted,) = batch
             log.exception("event failed session=%s event=%s", self.session_id, type(posted.event).__name__)
-            self._reject(posted.event, Internal(f"acpmux failed at this: {error!r}"))
+            known = isinstance(error, AcpmuxError)
+            self._reject(posted.event, error if known else Internal(f"acpmux failed at this: {error!r}"))
             instead = _instead(posted.event)
             if instead is not None:
                 await self._handle_safely([posted._replace(event=instead)])

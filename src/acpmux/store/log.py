@@ -3,6 +3,8 @@
 Its one rule: a seq never has a gap. Read next: `writer.py`, when a commit is durable, and `readers.py`.
 """
 
+import asyncio
+import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,11 +13,13 @@ from typing import Any
 
 import msgspec
 
-from acpmux.errors import StoreError
+from acpmux.errors import StoreError, Unstorable
 from acpmux.model.ids import NO_LINE, HostSeq, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Checkpoint
+from acpmux.store.connect import connect_writer
 from acpmux.store.readers import Readers
+from acpmux.store.salvage import Salvaged, is_damage, is_marked, salvage
 from acpmux.store.writer import Writer
 
 PAGE_BYTES = 8_000_000  # a page of the log ends behind the record that reaches it; a record may be 50 MB
@@ -24,6 +28,7 @@ _COLUMNS = "seq, at_ms, kind, cause, prompt_id, body"
 PROMPT_SQL = (
     f"SELECT {_COLUMNS} FROM records INDEXED BY records_by_prompt WHERE session_id = ? AND prompt_id = ? ORDER BY seq"
 )
+_logger = logging.getLogger(__name__)
 _decoder = msgspec.json.Decoder(Checkpoint)
 
 
@@ -38,7 +43,17 @@ class SqliteLog:
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteLog":
-        """Raises: StoreError naming the file when it can't be opened or is of a newer version."""
+        """A damaged file is put aside, and what can be read of it is served.
+
+        Only what a start reads is looked at: the list of the sessions. A check of the whole file takes a second for
+        some 500 MB, so that is `doctor`'s, and a read that meets damage has the next start salvage it.
+        Raises: StoreError naming the file when it can't be opened or is of a newer version.
+        """
+        salvaged = await asyncio.to_thread(_salvage_if_damaged, path)
+        if salvaged is not None:
+            text = "log damaged file=%s sessions=%d closed=%d records=%d lost=%d"
+            told = (salvaged.sessions, salvaged.closed, salvaged.records, salvaged.lost)
+            _logger.warning(text, salvaged.aside, *told)
         log = cls(path)
         await log._writer.open()
         return log
@@ -116,7 +131,8 @@ class SqliteLog:
     async def checkpoints(self) -> list[tuple[Checkpoint, Seq]]:
         def work(db: sqlite3.Connection) -> list[tuple[Checkpoint, Seq]]:
             rows = db.execute("SELECT session_id, checkpoint, last_seq FROM sessions ORDER BY created, session_id")
-            return [(_decode(session_id, encoded), Seq(last)) for session_id, encoded, last in rows]
+            decoded = ((_decode(session_id, encoded), Seq(last)) for session_id, encoded, last in rows)
+            return [(checkpoint, last) for checkpoint, last in decoded if checkpoint is not None]
 
         self._check_open()
         return await self._readers.do(work)
@@ -168,11 +184,31 @@ def _encode(checkpoint: Checkpoint) -> bytes:
     try:
         return msgspec.json.encode(checkpoint)
     except ValueError as error:  # a text that is not Unicode
-        raise StoreError(f"the state of {checkpoint.session_id} can't be written: {error}") from error
+        raise Unstorable(f"the state of {checkpoint.session_id} can't be written: {error}") from error
 
 
-def _decode(session_id: str, encoded: bytes) -> Checkpoint:
+def _decode(session_id: str, encoded: bytes) -> Checkpoint | None:
+    """None for a state that can't be read: its session is not served, and what is stored of it stays."""
     try:
         return _decoder.decode(encoded)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"the state of {session_id} is damaged: {error}") from error
+        _logger.error("session not served session=%s error=%s; see: acpmux doctor", session_id, error)
+        return None
+
+
+def _salvage_if_damaged(path: Path) -> Salvaged | None:
+    if not path.exists():
+        return None
+    try:
+        with closing(connect_writer(path)) as db:
+            damaged = is_marked(path)
+            db.execute("SELECT sum(length(checkpoint)) FROM sessions").fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise StoreError(f"{path} can't be read: {error}") from error
+        damaged = True
+    except StoreError as error:
+        if not is_damage(error.__cause__):
+            raise
+        damaged = True
+    return salvage(path) if damaged else None

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from acpmux.errors import StoreError
 from acpmux.store.connect import connect_reader
+from acpmux.store.salvage import is_damage, mark
 
 READERS = 3  # one that pages through large records leaves two for short reads; a thread begins with its first read
 
@@ -40,6 +41,12 @@ class Readers:
             finally:
                 self._free.put(db)
         except (sqlite3.Error, ValueError) as error:
+            if is_damage(error):
+                mark(self._path)
+                raise StoreError(
+                    f"{self._path} is damaged here ({error}). To save what can be read: acpmux daemon shutdown, "
+                    "then any command; agents run on"
+                ) from error
             raise StoreError(f"{self._path} can't be read: {error}") from error
 
     def _connection(self) -> sqlite3.Connection:

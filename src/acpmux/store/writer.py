@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from acpmux.errors import StoreError
+from acpmux.errors import AcpmuxError, StoreError, Unstorable
 from acpmux.store.connect import connect_writer
 
 TOGETHER = 100  # jobs a transaction: more save nothing, and the first of them waits for the last
@@ -99,7 +99,7 @@ class Writer:
             else:
                 job.done.set_exception(fault)
 
-    def _one(self, db: sqlite3.Connection, work: Work) -> StoreError | None:
+    def _one(self, db: sqlite3.Connection, work: Work) -> AcpmuxError | None:
         """What is wrong with this job alone. Raises: sqlite3.Error when the whole transaction is lost."""
         db.execute("SAVEPOINT job")
         try:
@@ -109,6 +109,8 @@ class Writer:
                 raise sqlite3.OperationalError(str(error)) from error  # a full disk took all of it back
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
+            if isinstance(error, ValueError | ArithmeticError):
+                return Unstorable(f"this can't be written to {self._path}: {error}")
             return error if isinstance(error, StoreError) else StoreError(f"{self._path} can't be written: {error}")
         db.execute("RELEASE job")
         return None
