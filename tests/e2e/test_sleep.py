@@ -119,12 +119,55 @@ def test_work_that_left_the_tree_lives_on_and_does_not_keep_it_awake(product: Pr
     end(pid)
 
 
-@pytest.mark.parametrize("tie", ["pipe", "socket", "terminal", "host"])
+TIES = [
+    "pipe", "fifo", "socket", "tcp", "tcp not accepted", "terminal", "controlling terminal", "/dev/tty", "host",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tie", TIES)
 def test_work_that_left_the_tree_but_would_die_of_the_agents_end_holds_it(product: Product, tie: str) -> None:
     product.agent()
     product.ok("new", "-a", "scripted", "-n", "s")
     pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "tie": tie}))
     assert "still holds a pipe" in product.fails("hibernate", "s")
+    assert runs(pid)
+    end(pid)
+
+
+THREAD = """import ctypes, os, threading, time
+own = threading.Event()
+def work():
+    if {apart}: ctypes.CDLL(None).unshare(0x400)
+    own.set()
+    time.sleep(300)
+threading.Thread(target=work).start()
+own.wait()
+if {apart}: os.close(1); time.sleep(300)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_pipe_that_only_a_thread_of_detached_work_still_holds_keeps_it_awake(product: Product, apart: bool) -> None:
+    """Its main thread has ended, or has a table of descriptors apart from the thread's (unshare(2))."""
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    command = [sys.executable, "-c", THREAD.format(apart=apart)]
+    pid = pid_said(product.steps("s", {"do": "detach", "command": command, "tie": "pipe"}))
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}/fd/1"), "the main thread to let go of the pipe")
+    assert "still holds a pipe" in product.fails("hibernate", "s")
+    end(pid)
+    product.ok("hibernate", "s")
+
+
+def test_dev_server_that_left_the_tree_and_only_listens_is_left_running(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    code = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s); open('up', 'w'); time.sleep(300)"
+    command = ["sh", "-c", f'cd {product.folder} && exec {sys.executable} -c "{code}"']
+    pid = pid_said(product.steps("s", {"do": "detach", "command": command}))
+    wait_for(lambda: (product.folder / "up").exists(), "the server to listen")
+    product.ok("hibernate", "s")
     assert runs(pid)
     end(pid)
 

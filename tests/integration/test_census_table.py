@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acpmux.census import ps
+from acpmux.census import peers, ps
 from acpmux.census.table import CensusError, identity_of, list_harness
 from acpmux.census.verdict import judge
 from acpmux.host.signals import kill_child
@@ -119,6 +119,46 @@ def test_what_left_the_tree_for_the_host_is_listed_apart() -> None:
         listing = whole(harness, host.leader.pid)
         assert [row.pid for row in listing.rows] == [leader.pid]
         assert [row.argv[0] for row in listing.adopted] == [b"sleep"]
+
+
+LEAVES = """
+import socket
+leader = os.fork()
+if leader == 0:
+    os.setpgid(0, 0)
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        if os.fork() == 0:
+            ours.close()
+            os.execvp('sleep', ['sleep', '301']) if os.dup2(theirs.fileno(), 1, inheritable=True) else None
+        if os.fork() == 0:
+            ours.close(), theirs.close()
+            listener = socket.create_server(('127.0.0.1', 0))
+            os.set_inheritable(listener.fileno(), True)
+            os.execvp('sleep', ['sleep', '302'])
+        os._exit(0)
+    os.wait()
+    time.sleep(300)
+time.sleep(0.5)
+print('ready', flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("told", ["all", "nothing", "another socket's"])
+def test_socket_whose_peer_the_kernel_does_not_tell_ties_and_one_that_only_listens_does_not(
+    monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    if told != "all":
+        monkeypatch.setattr(peers, "_unix_peers", lambda: {} if told == "nothing" else {"1": "2"})
+    with running(LEAVES, subreaper=True) as host:
+        leader = next(i for i in tree(host.leader.pid) if os.getpgid(i.pid) == i.pid and os.getsid(i.pid) != i.pid)
+        listing = whole(host._replace(leader=leader, pgid=leader.pid), host.leader.pid)
+        assert {row.argv[1]: row.pid in listing.tied for row in listing.adopted} == {b"301": True, b"302": False}
 
 
 def test_marker_is_an_exact_member_of_the_environment() -> None:

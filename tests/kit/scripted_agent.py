@@ -4,12 +4,16 @@ The script's members say how it behaves (see `Script`); a prompt's text may be a
 started with and sent is written to the script's `record` file, one JSON line each.
 """
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +53,31 @@ def _ends(tie: str) -> tuple[int, int]:
         return os.openpty()
     if tie == "host":
         return 0, os.dup(2)
+    if tie == "fifo":
+        path = f"{tempfile.mkdtemp()}/fifo"
+        os.mkfifo(path)
+        ends = os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
+        shutil.rmtree(os.path.dirname(path))
+        return ends
+    if tie.startswith("tcp"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            theirs = socket.create_connection(listener.getsockname())
+            ours = listener.dup() if tie == "tcp not accepted" else listener.accept()[0]
+            return ours.detach(), theirs.detach()
+    if tie in ("controlling terminal", "/dev/tty"):
+        return os.openpty()
     return os.pipe()
+
+
+def _hold(tie: str, end: int) -> None:
+    """In the work that leaves: takes this end as its output, or the terminal as the one that can hang it up."""
+    if tie not in ("controlling terminal", "/dev/tty"):
+        os.dup2(end, 1)
+        return
+    os.setsid()
+    fcntl.ioctl(end, termios.TIOCSCTTY, 0)
+    if tie == "/dev/tty":
+        os.dup2(os.open("/dev/tty", os.O_RDWR), 1)
 
 
 class Stop(Exception):
@@ -220,21 +248,20 @@ class ScriptedAgent:
             self.do_say(f"pid {child.pid}")
 
     def do_detach(self, command: list[str], tie: str = "") -> None:
-        """Work that leaves the tree: a double fork into a session of its own. With a `tie` (pipe, socket, terminal) its
-        output still goes to this agent, or (host) to the host's own pipe for the agent's errors."""
+        """Work that leaves the tree: a double fork into a session of its own. With a `tie` (see `_ends`) its output still
+        goes to this agent, or (host) to the host's own pipe for the agent's errors."""
         read, write = os.pipe()
         own_read, own_write = _ends(tie)
         if os.fork() == 0:
             os.setsid()
-            pid = os.fork()
-            if pid:
-                os.write(write, f"{pid}\n".encode())
+            if os.fork():
                 os._exit(0)
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
             if tie:
-                os.dup2(own_write, 1)
+                _hold(tie, own_write)
+            os.write(write, f"{os.getpid()}\n".encode())
             os.execvp(command[0], command)
         os.wait()
         if tie != "host":

@@ -1,13 +1,11 @@
-"""The TCP ports a process listens on, to be shown and never judged by (proc_net(5))."""
+"""The ports of a process's sockets (proc_net(5)). Those it listens on are shown, and never judged by."""
 
 import os
-
-_LISTEN = "0A"
 
 
 def listening(pids: list[int]) -> dict[int, list[int]]:
     """Ports by pid, of those that can be read; each in the network namespace of its process."""
-    tables: dict[str, dict[str, int]] = {}
+    tables: dict[str, dict[str, tuple[int, int]]] = {}
     found: dict[int, list[int]] = {}
     for pid in pids:
         try:
@@ -16,10 +14,11 @@ def listening(pids: list[int]) -> dict[int, list[int]]:
         except OSError:
             continue
         if inodes and namespace not in tables:
-            tables[namespace] = _table(pid)
-        ports = {tables[namespace][inode] for inode in inodes if inode in tables[namespace]}
-        if ports:
-            found[pid] = sorted(ports)
+            tables[namespace] = ports(pid, ("tcp", "tcp6"))
+        pairs = (tables[namespace].get(inode) for inode in inodes)
+        listened = {pair[0] for pair in pairs if pair is not None and pair[1] == 0}
+        if listened:
+            found[pid] = sorted(listened)
     return found
 
 
@@ -35,10 +34,10 @@ def _sockets(pid: int) -> list[str]:
     return found
 
 
-def _table(pid: int) -> dict[str, int]:
-    """Port by socket inode of everything that listens in this process's network namespace."""
-    found: dict[str, int] = {}
-    for name in ("tcp", "tcp6"):
+def ports(pid: int, protocols: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """(own port, the other end's) by socket inode, of the process's network namespace; 0 without another end."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in protocols:
         try:
             with open(f"/proc/{pid}/net/{name}", encoding="ascii", errors="replace") as file:
                 lines = file.read().splitlines()[1:]
@@ -46,6 +45,7 @@ def _table(pid: int) -> dict[str, int]:
             continue
         for line in lines:
             fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTEN:
-                found[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+            if len(fields) > 9:
+                own, other = (int(address.rsplit(":", 1)[1], 16) for address in fields[1:3])
+                found[fields[9]] = (own, other)
     return found
