@@ -247,15 +247,18 @@ class ScriptedAgent:
         if not quiet:
             self.do_say(f"pid {child.pid}")
 
-    def do_detach(self, command: list[str], tie: str = "") -> None:
-        """Work that leaves the tree: a double fork into a session of its own. With a `tie` (see `_ends`) its output still
+    def do_detach(self, command: list[str], tie: str = "", session: bool = True) -> None:
+        """Work that leaves the tree: a double fork into a session of its own, or a group. With a `tie` (see `_ends`) its output still
         goes to this agent, or (host) to the host's own pipe for the agent's errors."""
         read, write = os.pipe()
         own_read, own_write = _ends(tie)
         if os.fork() == 0:
-            os.setsid()
+            if session:
+                os.setsid()
             if os.fork():
                 os._exit(0)
+            if not session:
+                os.setpgid(0, 0)
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)

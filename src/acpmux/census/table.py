@@ -213,6 +213,8 @@ def _described(harness: Harness, host_pid: int, found: dict[int, Stat], with_ado
     if adopted and with_adopted:
         holders = [row.pid for row in rows if row.pid in under and row.marker is None]
         tied = peers.tied([row.pid for row in adopted], [host_pid, *holders])
+        # one that is stopped in the host's own session is hung up when the host ends (an orphaned group, setpgid(2))
+        tied |= {row.pid for row in adopted if row.state in ("T", "t") and row.sid == host_pid}
     return Listing(tuple(row for row in rows if row.pid in under), adopted, tied)
 
 
