@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("start", "As run, then remove the session."),
     "send": ("talk", "Prompt a session; the reply streams in."),
     "last": ("talk", "Print the last replies."),
+    "export": ("bundle", "Write a session and its log as one file."),
+    "import": ("bundle", "Make a session of such a file."),
     "cancel": ("talk", "Cancel the running turn."),
     "attach": ("attach", "Follow a session and talk to it."),
     "ls": ("list", "List the sessions."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from acpmux.errors import AcpmuxError, ConfigFault, NameTaken, NoSuchSession, UnknownAgent, UsageFault
 from acpmux.hub.actor import Actor
+from acpmux.hub.bundle import Import, restored
 from acpmux.hub.deadlines import Deadlines
 from acpmux.hub.effects import Effects, Engine
 from acpmux.hub.launch import Surroundings, effective_servers, kept_ready, launch_spec, new_nonce
@@ -23,6 +24,7 @@ from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import AWAKE, Checkpoint, Live, McpServer, Policy, Prompt, Session, State
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
+from acpmux.wire.bundle import Head
 
 WAKES_AT_ONCE = 4  # a harness's start takes one core for a second; more at once only make all of them late
 NAME_LIMIT = 64
@@ -202,6 +204,29 @@ class Hub:
                 error.message += f". The prompt is kept; try again: acpmux wake {name}"
             raise
         return actor
+
+    def begin_import(self, head: Head, name: str | None, cwd: str | None) -> Import:
+        """Raises: UnknownAgent; UsageFault, NameTaken; ConfigFault for a folder that is none."""
+        profile, agent = self._agent(head.agent)
+        if name is not None:
+            self.check_name(name)
+        else:
+            taken = {actor.session.checkpoint.name for actor in self._actors.values()}
+            name = head.name if head.name not in taken else self._free_name(head.name[:50])
+            self.check_name(name)
+        new = NewSession(head.agent, name, folder(cwd or head.cwd), None, None, False, (), None)
+        try:
+            checkpoint = restored(head, self._checkpoint(new, profile, agent))
+        except ValueError as error:
+            raise UsageFault(f"line 1: {error}") from None
+        return Import.begin(self.log, checkpoint, head.last_seq)
+
+    async def finish_import(self, coming: Import) -> Actor:
+        """Its session is there now, asleep."""
+        self.check_name(coming.checkpoint.name)
+        await coming.finish(self.clock.wall_ms())
+        _, agent = self._agent(coming.checkpoint.agent)
+        return self._add(Session(coming.checkpoint, self._live(agent)), coming.seq)
 
     async def _quietly(self, actor: Actor, prompt: Prompt) -> None:
         """The first prompt's outcome is in the log; a client that wants it asks again by its id."""

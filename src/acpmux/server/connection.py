@@ -64,6 +64,7 @@ class Connection:
         finally:
             for session_id in tuple(self._follows):
                 self.unfollow(session_id)
+            await self._methods.bundles.drop(self.client_id)
 
     def hang_up(self) -> None:
         self._writer.close()

@@ -21,6 +21,7 @@ from acpmux.model.session import OnPermission, Prompt
 from acpmux.paths import Paths
 from acpmux.rules import messages as m
 from acpmux.runtime.configfile import parse_mcp_json
+from acpmux.server.bundles import Bundles
 from acpmux.server.connection import Connection, RawError
 from acpmux.server.requests import MethodNotFound, error_object, idle_of, policy_of, server_of, with_settings
 from acpmux.wire import acp, mux
@@ -35,6 +36,7 @@ class Methods:
         self._hub = hub
         self._paths = paths
         self._shut_down = shut_down
+        self.bundles = Bundles(hub)
         self._table: dict[str, Callable[[Connection, bytes], Awaitable[Any]]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -63,6 +65,8 @@ class Methods:
             "_acpmux/set": self._set,
             "_acpmux/agents": self._agents,
             "_acpmux/shutdown": self._shutdown,
+            "_acpmux/export": lambda c, p: self.bundles.export(c.client_id, p),
+            "_acpmux/import": lambda c, p: self.bundles.take(c.client_id, p),
         }
 
     async def call(self, client: Connection, method: str, params: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -100,6 +100,21 @@ class EventsParams(SessionParams):
     limit: int = EVENTS_LIMIT
     kinds: list[str] | None = None
     last: int | None = None
+
+
+class ExportParams(SessionParams):
+    after_seq: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = 0
+    last_seq: int | None = None
+
+
+class ImportParams(Params):
+    """The lines of a bundle as texts: its head in `session`, then its records in order."""
+
+    session: str | None = None
+    records: list[str] = []
+    done: bool = False
+    name: str | None = None
+    cwd: str | None = None
 
 
 class KillParams(SessionParams):
