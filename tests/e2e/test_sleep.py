@@ -267,3 +267,12 @@ def test_attach_wakes_and_shows_the_stored_transcript(sleepy: Product) -> None:
     done = sleepy.run("attach", "s", "--plain", stdin="two\n")
     assert done.returncode == 0
     assert done.stdout.index("echo: one") < done.stdout.index("echo: two")
+
+
+def test_conversation_of_which_more_is_replayed_than_a_host_keeps_wakes(product: Product) -> None:
+    product.agent(load=[{"do": "huge", "size": 1_000_000}] * 70, resumes="absent")
+    product.ok("new", "-a", "scripted", "-n", "s")
+    product.ok("send", "s", "hello")
+    product.ok("hibernate", "s")
+    assert product.ok("send", "s", "again") == "echo: again\n"
+    assert "it woke by load" in product.ok("why", "s")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from acpmux.census import table
 from acpmux.census.table import carriers, identity_of, read_stat
 from acpmux.errors import HostLost, LaunchFailed
 from acpmux.host import child
@@ -37,8 +39,10 @@ for line in sys.stdin:
     if verb == "part": sys.stdout.write(rest); sys.stdout.flush()
     if verb == "child": print(subprocess.Popen(rest.split(), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
     if verb == "server": print(subprocess.Popen(rest.split(), env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
+    if verb == "servers": print(subprocess.Popen([sys.executable, "-S", "-c", rest], start_new_session=True, env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
     if verb == "ignore": signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ignoring", flush=True)
     if verb == "big": print("x" * int(rest), flush=True)
+    if verb == "flooder": print(subprocess.Popen(["yes", "x" * 4000], start_new_session=True, stdin=subprocess.DEVNULL).pid, flush=True)
     if verb == "deaf": print("deaf", flush=True); time.sleep(300)
     if verb == "exit": print("bye", file=sys.stderr, flush=True); sys.exit(int(rest))
 """
@@ -151,6 +155,45 @@ def test_child_of_somebody_elses_is_named_and_both_live_on(tmp_path: Path) -> No
         assert alive(child)
         os.kill(child, signal.SIGKILL)
         await asyncio.wait_for(run.ears.told_freed.wait(), 5)
+
+    play(tmp_path, story)
+
+
+def few_descriptors(run: Run, count: int) -> None:
+    _, most = resource.prlimit(run.link.host_pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(run.link.host_pid, resource.RLIMIT_NOFILE, (count, most))
+
+
+async def crowd(run: Run, count: int = 40) -> list[int]:
+    """Children of a server, more than the host, which is left few descriptors, can open."""
+    few_descriptors(run, 40)
+    code = f"import os, time; [os.fork() or time.sleep(300) for _ in range({count})]; time.sleep(300)"
+    server = int(await run.tell(f"servers {code}"))
+    while len(found := [row.pid for row in table.best_effort(server)]) < count:
+        await asyncio.sleep(0.05)
+    return [server, *found]
+
+
+def test_retirement_that_can_not_open_everybody_refuses_before_the_first_signal(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        counted = await crowd(run)
+        answer = await run.retire()
+        assert (answer["kind"], answer["retry"]) == ("unknown", True) and "descriptors" in answer["reason"]
+        assert all(map(alive, counted)) and await run.tell("say on") == b"on"
+        few_descriptors(run, 200)
+        answer = await run.retire()
+        assert {row[0] for row in answer["ended"]} == {run.link.leader.pid, *counted}
+        assert not any(map(alive, counted))
+
+    play(tmp_path, story)
+
+
+def test_stop_that_can_not_open_everybody_still_ends_everybody(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        counted = await crowd(run)
+        answer = await run.end()
+        assert {row[0] for row in answer["ended"]} == {run.link.leader.pid, *counted} and answer["left"] == []
+        assert not any(map(alive, counted))
 
     play(tmp_path, story)
 
@@ -431,6 +474,19 @@ def test_copy_of_a_hosts_folder_proves_nothing(tmp_path: Path) -> None:
         await end_orphans(copy)
         assert alive(run.link.leader.pid) and alive(run.link.host_pid)
         assert not list(copy.hosts.iterdir())
+
+    play(tmp_path, story)
+
+
+def test_child_that_floods_the_agents_output_keeps_no_host_from_answering(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        run.link.send(b"flooder")
+        await run.ears.count(200)
+        told = await asyncio.wait_for(run.retire(), 10)
+        assert (told["t"], told["kind"]) == ("refused", "output")
+        run.link.send(b"exit 3")
+        assert (await asyncio.wait_for(run.ears.gone, 10))["code"] == 3
+        assert table.memory_bytes(run.link.host_pid) < 300_000_000
 
     play(tmp_path, story)
 

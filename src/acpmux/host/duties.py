@@ -12,9 +12,9 @@ from acpmux.census.sockets import listening
 from acpmux.census.tree import below
 from acpmux.census.verdict import command_text, judge
 from acpmux.host import retire
-from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome, open_targets
+from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome
 from acpmux.host.settle import Settle
-from acpmux.host.signals import kill_child, open_targets_of, send, send_group
+from acpmux.host.signals import kill_child, open_targets, open_targets_of, send, send_group
 from acpmux.model.process import Identity, Judged, Listing, Role, Row, Unknown
 from acpmux.wire.hostframe import Frame
 

@@ -3,23 +3,17 @@
 Retirement, stop and the clean-up after a crash all come through here.
 """
 
-import os
 import selectors
 import signal
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
-from acpmux.host.signals import Target, open_target, send
+from acpmux.host.signals import Target, close, send
+from acpmux.host.signals import open_targets as open_targets  # who ends begins with it
 from acpmux.host.timers import Timers
-from acpmux.model.process import Row
 
+LOOK_S = 0.02  # between looks at those that could not be opened
 CUT_GRACE_S = 0.3  # once somebody waits for the session, this is all the grace that is left
 Outcome = list[tuple[int, int, str, str]]
-
-
-def open_targets(rows: Iterable[Row]) -> list[Target]:
-    """Opens everybody before the first signal: children find new parents the moment theirs exits."""
-    return [target for target in map(open_target, rows) if target is not None]
 
 
 class Ending:
@@ -36,15 +30,17 @@ class Ending:
         timers: Timers,
         done: Callable[[Outcome], None],
     ) -> None:
-        self._waiting = {target.fd: target for target in targets}
+        self._waiting = targets.copy()
         self._selector = selector
         self._timers = timers
         self._done = done
         self._killed = False
         self._outcome: Outcome = []
         for target in targets:
-            selector.register(target.fd, selectors.EVENT_READ, self._gone)
+            if target.opened:
+                selector.register(target.fd, selectors.EVENT_READ, self._told_gone(target))
         self._timer = timers.after(grace_s, self._kill)
+        timers.after(0, self._look)
         if not targets:
             timers.after(0, self._finish)
 
@@ -54,18 +50,31 @@ class Ending:
             self._timers.cancel(self._timer)
             self._timer = self._timers.after(min(CUT_GRACE_S, self._timers.left(self._timer)), self._kill)
 
-    def _gone(self, key: selectors.SelectorKey, _: Any) -> None:
-        target = self._waiting.pop(key.fd)
-        self._selector.unregister(key.fd)
-        os.close(key.fd)
+    def _told_gone(self, target: Target) -> Callable[[selectors.SelectorKey, int], None]:
+        return lambda _key, _mask: self._gone(target)
+
+    def _gone(self, target: Target) -> None:
+        self._waiting.remove(target)
+        if target.opened:
+            self._selector.unregister(target.fd)
+            close([target])
         how = "kill" if self._killed else "term"
         self._outcome.append((target.identity.pid, target.identity.start, target.command, how))
         if not self._waiting:
             self._finish()
 
+    def _look(self) -> None:
+        """Those without a descriptor don't tell when they go."""
+        unopened = [target for target in self._waiting if not target.opened]
+        if unopened:
+            self._timers.after(LOOK_S, self._look)
+        for target in unopened:
+            if target.gone:
+                self._gone(target)
+
     def _kill(self) -> None:
         self._killed = True
-        for target in self._waiting.values():
+        for target in self._waiting:
             send(target, signal.SIGKILL)
 
     def _finish(self) -> None:

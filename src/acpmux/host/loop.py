@@ -152,6 +152,7 @@ class Host:
     def conclude(self, state: str, kind: str, /, **header: Any) -> None:
         """The harness has ended: its last lines first, then how; also for whoever links later."""
         self.pipes.drain()
+        self.pipes.close()
         self.state = state
         self.outcome = {"t": kind, **header}
         try:

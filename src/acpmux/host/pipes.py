@@ -3,6 +3,7 @@
 import fcntl
 import os
 import selectors
+import sys
 from collections import deque
 from typing import Any
 
@@ -36,11 +37,15 @@ class Pipes:
         """True while input waits here or in the pipe: the harness has not taken all that was sent to it."""
         if self._queue:
             return True
+        return self._waiting(self._child.stdin) > 0
+
+    @staticmethod
+    def _waiting(fd: int) -> int:
+        """How many bytes are in a pipe, 0 for one that is closed."""
         try:
-            waiting = fcntl.ioctl(self._child.stdin, _FIONREAD, b"\0\0\0\0")
+            return int.from_bytes(fcntl.ioctl(fd, _FIONREAD, b"\0\0\0\0"), sys.byteorder)
         except OSError:
-            return False
-        return any(waiting)
+            return 0
 
     def watch(self) -> None:
         """Reads while the outbox has room: a harness that floods waits, and nothing is dropped."""
@@ -52,9 +57,15 @@ class Pipes:
         self._reading = wanted
 
     def drain(self) -> None:
-        """Takes all that is there now, room or not: it is bounded by the pipe."""
-        while self._child.stdout in self._open and self._read_stdout():
-            pass
+        """Takes what is in the pipe at this moment, room or not. Somebody who writes on does not keep us here."""
+        left = self._waiting(self._child.stdout) if self._child.stdout in self._open else 0
+        while left > 0 and (taken := self._read_stdout()):
+            left -= taken
+        self.watch()
+
+    def close(self) -> None:
+        """The harness has ended and its last lines are taken: who still writes to its pipe is heard no more."""
+        self._open.discard(self._child.stdout)
         self.watch()
 
     def _on_stdout(self, *_: Any) -> None:
@@ -62,11 +73,11 @@ class Pipes:
         self.watch()
         self._heard()
 
-    def _read_stdout(self) -> bool:
+    def _read_stdout(self) -> int:
         data = self._read(self._child.stdout)
         if data:
             self._outbox.feed(data)
-        return bool(data)
+        return len(data or b"")
 
     def _on_stderr(self, *_: Any) -> None:
         data = self._read(self._child.stderr)

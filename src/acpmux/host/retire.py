@@ -12,8 +12,7 @@ from acpmux.census import table
 from acpmux.census.identity import Shown
 from acpmux.census.listing import list_harness
 from acpmux.census.verdict import judge
-from acpmux.host.ending import open_targets
-from acpmux.host.signals import Target, kill_child, send
+from acpmux.host.signals import Target, close, kill_child, open_targets, send
 from acpmux.model.process import Blocker, Clear, Harness, Held, Identity, Judged, Role, Unknown, Verdict
 
 STOP_S = 0.050  # real agents stop in 0.1 to 0.3 ms; one that is busy starting a child can take 38 ms
@@ -29,6 +28,9 @@ class Refusal(NamedTuple):
     reason: str
     retry: bool = False
     blockers: tuple[Blocker, ...] = ()
+
+
+_UNOPENED = Refusal("unknown", "the host has too few file descriptors free to open every process", retry=True)
 
 
 class Counted(NamedTuple):
@@ -66,6 +68,9 @@ def attempt(world: World, after: int, kill: bool) -> Refusal | Counted:
     freed_bytes = sum(table.memory_bytes(one.row.pid) for one in verdict.judged if one.role in _COUNTED)
     core = [one for one in verdict.judged if one.role is Role.HARNESS]
     frozen = open_targets(one.row for one in core)
+    if not all(target.opened for target in frozen):
+        close(frozen)
+        return _UNOPENED
     began = time.monotonic()
     try:
         counted = _frozen(world, after, frozen, began)
@@ -77,7 +82,7 @@ def attempt(world: World, after: int, kill: bool) -> Refusal | Counted:
     finally:
         for target in frozen:
             send(target, signal.SIGCONT)
-            os.close(target.fd)
+        close(frozen)
 
 
 def _frozen(world: World, after: int, frozen: list[Target], began: float) -> Refusal | list[Target]:
@@ -96,8 +101,11 @@ def _frozen(world: World, after: int, frozen: list[Target], began: float) -> Ref
     if any(one.role is Role.HARNESS and one.row.identity not in stopped for one in verdict.judged):
         return Refusal("unstopped", "a process of the agent's own appeared while it was being stopped", retry=True)
     targets = open_targets(one.row for one in verdict.judged if one.role in _COUNTED)
+    if not all(target.opened for target in targets):
+        close(targets)
+        return _UNOPENED
     if time.monotonic() - began > FROZEN_S:
-        _close(targets)
+        close(targets)
         return Refusal("unknown", "the census took too long for a frozen agent", retry=True)
     return targets
 
@@ -139,12 +147,9 @@ def _is_stopped(identity: Identity) -> bool:
                 return False
     except (FileNotFoundError, ProcessLookupError):
         return table.identity_of(identity.pid) != identity
+    except OSError:
+        return False
     return True
-
-
-def _close(targets: list[Target]) -> None:
-    for target in targets:
-        os.close(target.fd)
 
 
 def census(harness: Harness, host_pid: int, frozen: bool, forms: dict[str, Shown]) -> Verdict:

@@ -192,6 +192,8 @@ class Harness:
             self._put(m.HarnessSaid(self.host_seq, said))
         elif not self.muted:
             self.early.append(said)
+        elif self._link is not None:
+            self._link.ack(self.host_seq)  # nothing of it is stored, and a long replay would fill the host
 
     def _answered(self, response: jsonrpc.Response) -> None:
         pending = self._pending.pop(response.id, None)
