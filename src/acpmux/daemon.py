@@ -16,7 +16,7 @@ from acpmux.agents import profiles
 from acpmux.errors import AcpmuxError, ConfigFault, OwnFault, StoreError
 from acpmux.hub.hub import Hub, Parts
 from acpmux.hub.launch import Surroundings
-from acpmux.paths import Paths
+from acpmux.paths import Lock, Paths
 from acpmux.runtime import configfile, logs, orphans
 from acpmux.runtime.clock import SystemClock
 from acpmux.runtime.launcher import UnixHostLauncher
@@ -45,7 +45,7 @@ def run() -> int:
         return 0
     logs.set_up(paths.logs)
     try:
-        return asyncio.run(_serve(paths, config, ready))
+        return asyncio.run(_serve(paths, config, lock, ready))
     except OwnFault as error:
         log.error("ended code=%s error=%r", error.code, error.message)
         print(f"acpmux: {error.message}", file=sys.stderr)
@@ -113,7 +113,7 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-async def _serve(paths: Paths, config: configfile.Config, ready: Callable[[], None]) -> int:
+async def _serve(paths: Paths, config: configfile.Config, lock: Lock, ready: Callable[[], None]) -> int:
     tasks = Tasks()
     store = await SqliteLog.open(paths.db)
     try:
@@ -131,12 +131,13 @@ async def _serve(paths: Paths, config: configfile.Config, ready: Callable[[], No
                 lambda profile: profiles.installed(profile, os.environ.get("PATH", os.defpath)),
             )
         )
+        done = asyncio.Event()
+        server = UnixServer(hub, paths, tasks, done.set, lock.nameless)
+        server.remove_stale()  # a daemon that could not listen must not touch a host
         await hub.recover(lambda adopted: _end_others(paths, adopted))
         tasks.spawn("deadlines", hub.deadlines.run())
-        done = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, done.set)
-        server = UnixServer(hub, paths, tasks, done.set)
         await server.start()
         hub.keep_ready()
         log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM
+from socket import socket as Socket
 
 from acpmux import places
 from acpmux.errors import AccessDenied, OwnFault
@@ -16,12 +18,18 @@ _ANY_HOST = "h" + "0" * 12  # as long as every host's id (model/ids.py)
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The daemon's lock, held until it is released or the process ends (flock(2))."""
+    """The daemon's lock, held until it is released or the process ends (flock(2)).
+
+    With it the daemon's second address, which stays held when somebody removes the file.
+    """
 
     fd: int
+    nameless: Socket | None = None
 
     def release(self) -> None:
         os.close(self.fd)
+        if self.nameless is not None:
+            self.nameless.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +88,38 @@ class Paths:
             return  # none, or a host that lives on still listens there
 
     def acquire_lock(self) -> Lock | None:
-        """The lock of the one daemon of this home, None when another one holds it."""
-        fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """The lock of the one daemon of this home, None when another one holds it.
+
+        Raises: OwnFault for a file that is a link: what it leads to is not ours to write to.
+        """
+        try:
+            fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise OwnFault(f"the lock {self.lock_file} can't be taken: {error.strerror}") from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            nameless = self._nameless()
         except OSError as error:
             os.close(fd)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
+            if error.errno in (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE):
                 return None
             raise
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())
-        return Lock(fd)
+        return Lock(fd, nameless)
+
+    def _nameless(self) -> Socket | None:
+        """Raises: OSError when a daemon holds it."""
+        address = places.nameless(str(self.home))
+        if address is None:
+            return None
+        held = Socket(AF_UNIX, SOCK_STREAM)
+        try:
+            held.bind(address)
+        except OSError:
+            held.close()
+            raise
+        return held
 
 
 def private_folder(folder: Path, link_allowed: bool = True) -> None:

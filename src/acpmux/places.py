@@ -27,6 +27,20 @@ def socket_of(home: str) -> str:
     return fitting(os.path.join(home, "acpmux.sock"), home, "acpmux.sock")
 
 
+def nameless(home: str) -> str | None:
+    """The second address of this home's daemon, None where there is none: no folder holds it, so nobody can remove it.
+
+    It is one folder's, whatever path leads there, and a second daemon can't have it (abstract sockets, unix(7)).
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        told = os.stat(home)
+    except OSError:
+        return None
+    return f"\0acpmux/{os.getuid()}/daemon/{told.st_dev:x}/{told.st_ino:x}"
+
+
 def fits(wanted: str) -> bool:
     return len(os.fsencode(wanted)) <= SOCKET_PATH_BYTES
 

@@ -270,3 +270,25 @@ def test_host_that_stands_still_at_a_daemons_start_goes_on_when_it_goes_on(produ
     os.kill(host, signal.SIGCONT)
     assert product.ok("send", "s", "hello", "--prompt-id", "p1") == "echo: hello\n"
     assert product.json("info", "s")["hostPid"] == host
+
+
+@pytest.mark.parametrize("gone", [("daemon.lock",), ("acpmux.sock",), ("daemon.lock", "acpmux.sock")])
+def test_daemon_whose_files_were_taken_away_stays_the_only_one_and_is_found(
+    product: Product, gone: tuple[str, ...]
+) -> None:
+    pid = new(product)
+    work = pid_said(product.steps("s", {"do": "spawn", "command": ["sleep", "1111"], "session": False}))
+    daemon = product.json("daemon", "status")["pid"]
+    for name in gone:
+        (product.home / name).unlink()
+    assert product.run("daemon", "run").returncode == 0  # the home is served
+    assert product.json("info", "s")["pid"] == pid
+    assert product.json("daemon", "status")["pid"] == daemon
+    assert runs(work) and (product.home / "acpmux.sock").exists()
+
+
+def test_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_left_alone(product: Product) -> None:
+    (product.folder / "mine").write_text("precious")
+    (product.home / "daemon.lock").symlink_to(product.folder / "mine")
+    assert "daemon.lock can't be taken" in product.run("daemon", "run").stderr
+    assert (product.folder / "mine").read_text() == "precious"

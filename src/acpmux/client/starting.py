@@ -28,6 +28,12 @@ def connect(start: bool = True) -> Connection:
     try:
         return Connection(path)
     except DaemonUnreachable:
+        second = places.nameless(home)
+        if second is not None and "ACPMUX_SOCKET" not in os.environ and not os.path.exists(path):
+            try:
+                return Connection(second)  # somebody took the socket's file away
+            except DaemonUnreachable:
+                pass
         if not start or "ACPMUX_SOCKET" in os.environ:
             raise DaemonUnreachable(f"no daemon answers on {path}. Start one: acpmux daemon start") from None
     return _started(home, path)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from acpmux.census.verdict import command_text
 from acpmux.errors import AcpmuxError, HostLost, Internal, StartTimeout, StoreError
 from acpmux.hub.deadlines import Deadlines
-from acpmux.hub.harness import CENSUS_BUDGET_S, Harness, ended_of
+from acpmux.hub.harness import CENSUS_BUDGET_S, Harness
+from acpmux.hub.headers import ended_of
 from acpmux.hub.pool import Pool
 from acpmux.hub.replay import given_answers
 from acpmux.hub.transcript import with_transcript

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import AcpmuxError, BudgetSpent, HarnessError, LaunchFailed
+from acpmux.hub.headers import LaunchTold, blockers_of, ended_of, host_ended_of, launch_of, retired_of
 from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
-from acpmux.model.process import Blocker
 from acpmux.model.session import Checkpoint
 from acpmux.ports import HostLink
 from acpmux.rules import messages as m
@@ -38,15 +38,6 @@ class _Forwarded:
 
 
 _Pending = _Turn | _Forwarded | asyncio.Future[jsonrpc.Response]
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchTold:
-    """What a host tells of its launch record: (server name, source), what added nothing, and where it looked."""
-
-    problems: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    servers: tuple[tuple[str, str], ...] = ()
 
 
 class Harness:
@@ -309,32 +300,6 @@ class Harness:
             await self.end(False)
         elif self._link is not None:
             await self._link.close()
-
-
-def ended_of(rows: Any) -> tuple[m.Ended, ...]:
-    return tuple(m.Ended(int(row[0]), str(row[2]), str(row[3])) for row in rows or ())
-
-
-def retired_of(header: Mapping[str, Any]) -> m.Retired:
-    freed_bytes, took_ms = int(header.get("freed_bytes") or 0), int(header.get("took_ms") or 0)
-    return m.Retired(ended_of(header.get("ended")), ended_of(header.get("left")), freed_bytes, took_ms)
-
-
-def host_ended_of(header: Mapping[str, Any]) -> m.HostEnded:
-    return m.HostEnded(ended_of(header.get("ended")), ended_of(header.get("left")))
-
-
-def launch_of(header: Mapping[str, Any]) -> LaunchTold:
-    told = as_object(header.get("launch"))
-    return LaunchTold(
-        tuple(str(problem) for problem in as_list(told.get("problems"))),
-        tuple(str(place) for place in as_list(told.get("places"))),
-        tuple((str(name), str(source)) for name, source in as_list(told.get("servers"))),
-    )
-
-
-def blockers_of(header: Mapping[str, Any]) -> tuple[Blocker, ...]:
-    return tuple(Blocker(int(b[0]), int(b[1]), str(b[2]), str(b[3])) for b in header.get("blockers") or ())
 
 
 def _said_request(message: jsonrpc.Request) -> m.Said:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import HarnessError, HostLost, LaunchFailed, SettingRefused, StartTimeout
-from acpmux.hub.harness import Harness, error_text, launch_of, require
+from acpmux.hub.harness import Harness, error_text, require
+from acpmux.hub.headers import launch_of
 from acpmux.hub.launch import marked
 from acpmux.model.config import Profile, StartConfig
 from acpmux.model.ids import AgentSessionId

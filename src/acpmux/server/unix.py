@@ -1,6 +1,7 @@
 """The Unix-socket listener: newline-delimited JSON-RPC."""
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -14,28 +15,54 @@ from acpmux.server.connection import Connection
 from acpmux.server.methods import Methods
 from acpmux.wire.framing import MAX_LINE_BYTES
 
+log = logging.getLogger(__name__)
+
 
 class UnixServer:
-    """Listens from `start` to `close`. The caller holds the daemon's lock, so a socket nobody answers is stale."""
+    """Listens from `start` to `close`. The caller holds the daemon's lock, so a socket nobody answers is stale.
 
-    def __init__(self, hub: Hub, paths: Paths, tasks: Tasks, shut_down: Callable[[], None]) -> None:
+    With a `nameless` socket it listens there too, for clients that find no file; the file is then made again.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        paths: Paths,
+        tasks: Tasks,
+        shut_down: Callable[[], None],
+        nameless: socket.socket | None = None,
+    ) -> None:
         self._methods = Methods(hub, paths, shut_down)
         self._path = str(paths.socket)
         self._tasks = tasks
-        self._server: asyncio.Server | None = None
+        self._nameless = nameless
+        self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
 
     async def start(self) -> None:
         """Raises: OwnFault when something else listens there."""
-        self._remove_stale()
+        await self._listen()
+        if self._nameless is not None:
+            self._servers.append(
+                await asyncio.start_unix_server(self._serve_nameless, sock=self._nameless, limit=MAX_LINE_BYTES)
+            )
+
+    async def _listen(self) -> None:
+        self.remove_stale()
         old = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE_BYTES)
+            self._servers.append(await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE_BYTES))
         finally:
             os.umask(old)
 
-    def _remove_stale(self) -> None:
-        """Only a refused connection proves that nobody listens."""
+    async def _serve_nameless(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not os.path.exists(self._path):
+            log.warning("socket was taken away and is made again path=%s", self._path)
+            await self._listen()
+        await self._serve(reader, writer)
+
+    def remove_stale(self) -> None:
+        """Only a refused connection proves that nobody listens. Raises: OwnFault when somebody does."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(self._path)
@@ -57,8 +84,8 @@ class UnixServer:
             writer.close()
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in tuple(self._connections):
             connection.hang_up()
         try:
