@@ -135,6 +135,7 @@ class Run:
         given = Counter(self._prompts_given())
         FAULTS["prompt given to an agent twice"] += sum(count > 1 for count in given.values())
         db = sqlite3.connect(self.product.home / "acpmux.db")
+        db.execute("CREATE INDEX by_prompt ON records (prompt_id)")  # of the bench's own: thousands are looked up
         last: dict[str, int] = {}
         for (session_id,) in db.execute("SELECT session_id FROM sessions").fetchall():
             rows = db.execute("SELECT seq FROM records WHERE session_id = ? ORDER BY seq", (session_id,)).fetchall()

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 
+import pytest
+
 from kit.product import Product, wait_for
 
 
@@ -221,3 +223,42 @@ def test_home_with_a_path_too_long_for_a_socket_works(product: Product) -> None:
     finally:
         product.ok("daemon", "shutdown")
     wait_for(lambda: not os.path.exists(os.path.dirname(socket)), "the short folder to be taken away")
+
+
+def test_question_with_half_a_character_is_asked_answered_and_survives_the_daemon(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    half = r'{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"x","toolCall":{"title":"cut \ud83d"},"options":[{"optionId":"y","name":"Y","kind":"allow_once"}]}}'  # fmt: skip
+    product.ok("send", "s", json.dumps([{"do": "raw", "line": half}, {"do": "cancelled"}]), "--no-wait")
+    product.until("s", "waiting")
+    product.ok("daemon", "shutdown")
+    (ask,) = product.json("pending")
+    assert ask["title"] == "cut \ufffd"
+    product.ok("allow", "s")
+    product.ok("cancel", "s")
+    product.until("s", "ready")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"jsonrpc":"2.0","method":"session/update","params":7}',
+        '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":7}}}',
+        r'{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"session_info_update","title":"\ud83d"}}}',
+        '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"odd","n":'
+        + "9" * 6000
+        + "}}}",
+        '{"jsonrpc":"2.0","id":8,"method":"session/request_permission"}',
+        '{"jsonrpc":"2.0","id":' + "9" * 6000 + ',"method":"fs/read_text_file"}',
+        '{"jsonrpc":"2.0","method":"session/update","params":' + '{"a":' * 3000 + "1" + "}" * 3000 + "}",
+    ],
+)
+def test_line_that_is_odd_stops_neither_its_turn_nor_its_followers_nor_the_next_daemon(
+    product: Product, line: str
+) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    assert product.steps("s", {"do": "raw", "line": line}, {"do": "say", "text": "after"}).endswith("after\n")
+    product.ok("daemon", "shutdown")
+    assert product.ok("send", "s", "hello") == "echo: hello\n"
+    assert "after" in product.ok("last", "s", "-n", "2")

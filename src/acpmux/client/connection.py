@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from acpmux.errors import AcpmuxError, BudgetSpent, DaemonUnreachable, Internal, by_code
-from acpmux.untyped import as_object
+from acpmux.untyped import as_object, parse_json
 
 CHUNK_BYTES = 256 * 1024
 
@@ -100,8 +100,10 @@ class Connection:
             self._fill(deadline)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        told = json.loads(line)
-        return as_object(told)
+        try:
+            return as_object(parse_json(line))
+        except ValueError:
+            return {}  # nested too deeply to be shown: neither an answer nor a word for anybody here
 
     def pending(self) -> bool:
         """True when a whole message is here already."""

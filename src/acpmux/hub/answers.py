@@ -10,6 +10,7 @@ from acpmux.model.ids import PromptId, Seq
 from acpmux.model.record import Kind, Stored
 from acpmux.rules.fold import raw_tail
 from acpmux.rules.messages import Done, Reject, Reply
+from acpmux.untyped import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def outcome_of(rows: Iterable[Stored], started: Seq | None = None) -> Outcome | 
 
 
 def _outcome(first: Seq, last: Seq, ok: bool, body: bytes) -> Outcome:
-    told = json.loads(body)
+    told = parse_json(body)
     if ok:
         payload = raw_tail("result", body)
     else:

@@ -1,7 +1,6 @@
 """How each effect of a session is done in the world; what comes of it returns as an event."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from acpmux.model.record import Kind
 from acpmux.model.session import Want
 from acpmux.ports import Clock, EventLog, HostLauncher, Spawn
 from acpmux.rules import messages as m
+from acpmux.untyped import parse_json
 
 if TYPE_CHECKING:
     from acpmux.hub.actor import Actor
@@ -265,7 +265,7 @@ class Effects:
     async def _marks(self) -> list[str]:
         """What work of this session carries in its environment: its id, or a host that was kept ready before it."""
         woken = await self._engine.log.read_kinds(self._actor.session_id, [Kind.WOKE], WAKES_KNOWN)
-        told = [json.loads(row.record.body) for row in woken]
+        told = [parse_json(row.record.body) for row in woken]
         hosts = [f"ACPMUX_HOST={woke['hostId']}" for woke in told if woke.get("pooled")]
         return [f"ACPMUX_SESSION_ID={self._actor.session_id}", *hosts]
 

@@ -17,7 +17,7 @@ from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
 from acpmux.model.session import Checkpoint
 from acpmux.ports import HostLink
 from acpmux.rules import messages as m
-from acpmux.untyped import as_list, as_object
+from acpmux.untyped import as_list, as_object, parse_json
 from acpmux.wire import acp, jsonrpc
 
 OWN_IDS = 1 << 48  # ids of requests that are no prompts; below are the seqs of turns, and all are exact in JavaScript
@@ -103,7 +103,7 @@ class Harness:
         self._awake, self._held = True, []
         self.host_seq = host_seq
         self.agent_session_id = checkpoint.agent_session_id or AgentSessionId("")
-        listed = as_list(json.loads(checkpoint.config_options or b"null"))
+        listed = as_list(parse_json(checkpoint.config_options or b"null"))
         modes = (item.get("id") for item in map(as_object, listed) if item.get("category") == "mode")
         self.mode_option = next((option for option in modes if isinstance(option, str)), None)
         if checkpoint.turn is not None and turn_seq is not None:
@@ -128,7 +128,7 @@ class Harness:
     def line(self, host_seq: HostSeq, data: bytes) -> None:
         self.host_seq = host_seq
         try:
-            message = jsonrpc.decode(data)
+            message = jsonrpc.decode(_utf8(data))
         except jsonrpc.NotAMessage as error:
             sample = data[:200].decode("utf-8", "replace")
             self._say(m.Noise(str(error), sample))
@@ -246,7 +246,7 @@ class Harness:
         """What a set_mode or set_config_option sets, when it is one that a wake can set again."""
         if method not in ("session/set_mode", "session/set_config_option"):
             return None
-        told = json.loads(params)
+        told = as_object(parse_json(params))
         if method == "session/set_mode" and isinstance(told.get("modeId"), str):
             return (("modeId", told["modeId"]),)
         if isinstance(told.get("configId"), str) and "value" in told:
@@ -309,12 +309,23 @@ def _said_request(message: jsonrpc.Request) -> m.Said:
     return m.OtherRequest(message.id, message.method, message.params)
 
 
+def _utf8(line: bytes) -> bytes:
+    """The line, with U+FFFD for each byte that is none of a text."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("utf-8", "replace").encode("utf-8")
+    return line
+
+
 def _said_notification(message: jsonrpc.Notification) -> m.Said:
+    if message.method == "session/update" and not message.params.lstrip().startswith(b"{"):
+        return m.Noise("a session/update whose params are no object", message.params[:200].decode("utf-8", "replace"))
     if message.method == "session/update":
         return m.Update(acp.parse_update(message.params).kind, message.params)
     if message.method == "$/cancel_request":
         try:
-            withdrawn = json.dumps(json.loads(message.params)["requestId"], separators=(",", ":")).encode()
+            withdrawn = json.dumps(parse_json(message.params)["requestId"], separators=(",", ":")).encode()
         except (ValueError, KeyError, TypeError):
             withdrawn = None
         return m.OtherNotification(message.method, message.params, withdrawn)
@@ -355,7 +366,7 @@ def require(response: jsonrpc.Response, doing: str) -> bytes:
 
 def _object(payload: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(payload)
+        told = parse_json(payload)
     except (ValueError, RecursionError):
         return {}
     return as_object(told)

@@ -8,6 +8,7 @@ from acpmux.model.session import Option
 from acpmux.ports import EventLog
 from acpmux.rules.asks import outcome
 from acpmux.rules.messages import AnswerHarness
+from acpmux.untyped import parse_json
 
 LAST_RECORDS = 1000  # of these kinds; an answer that was not sent is among the very last
 
@@ -21,7 +22,7 @@ async def given_answers(log: EventLog, session_id: SessionId) -> list[AnswerHarn
     asked: dict[str, tuple[bytes, list[Option]]] = {}
     found: list[AnswerHarness] = []
     for row in await log.read_kinds(session_id, kinds, LAST_RECORDS):
-        body = json.loads(row.record.body)
+        body = parse_json(row.record.body)
         match row.record.kind:
             case Kind.WOKE:
                 asked, found = {}, []

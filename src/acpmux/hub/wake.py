@@ -14,6 +14,7 @@ from acpmux.model.ids import AgentSessionId
 from acpmux.model.session import Checkpoint
 from acpmux.ports import Clock, HostLauncher, LaunchSpec
 from acpmux.rules import messages as m
+from acpmux.untyped import parse_json
 from acpmux.wire import acp, jsonrpc
 
 CORE_BUDGET_S = 6.0  # MarkCore reads configurations for 3 s and lists for 1 s at most
@@ -219,7 +220,7 @@ async def _set_options(harness: Harness, checkpoint: Checkpoint, reply: acp.Sess
     for option in checkpoint.options:
         if option.config_id == reply.mode_option and checkpoint.mode is not None and reply.mode is not None:
             continue
-        value = json.loads(option.value)
+        value = parse_json(option.value)
         told: dict[str, object] = {
             "sessionId": harness.agent_session_id,
             "configId": option.config_id,
@@ -232,7 +233,7 @@ async def _set_options(harness: Harness, checkpoint: Checkpoint, reply: acp.Sess
         if not response.ok:
             raise SettingRefused(_refused(what, error_text(response)))
         now = acp.parse_session_reply(response.payload).values.get(option.config_id)
-        if now is not None and json.loads(now) != value:
+        if now is not None and parse_json(now) != value:
             raise SettingRefused(_refused(what, f"it reports {now.decode()[:100]}"))
 
 

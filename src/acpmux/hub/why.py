@@ -1,6 +1,5 @@
 """`acpmux why`: what holds a session awake, or how it came to sleep, as a short story from its records."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ from acpmux.hub.view import deadline_ms, status
 from acpmux.model.record import Kind, Record, Stored
 from acpmux.model.session import Hold, State
 from acpmux.rules import idle
+from acpmux.untyped import parse_json
 from acpmux.wire.mux import rfc3339
 
 STORY_RECORDS = 200  # read for it: many refusals in a row are one step
@@ -94,7 +94,7 @@ def _hold(actor: Actor, hold: Hold) -> dict[str, Any]:
 
 def tell(record: Record) -> str:
     """One record as one sentence. No prompt text: a story may be pasted into a report."""
-    body = json.loads(record.body)
+    body = parse_json(record.body)
     return _SENTENCES[record.kind](body)
 
 

@@ -15,6 +15,7 @@ from acpmux.rules.messages import (
     Reject,
     SendCancel,
 )
+from acpmux.untyped import parse_json
 
 _ALLOW = ("allow_once", "allow_always")
 _DENY = ("reject_once", "reject_always")
@@ -38,7 +39,7 @@ def permission_asked(draft: Draft, event: PermissionRequest) -> None:
         title=event.title,
         toolKind=event.tool_kind,
         options=[{"optionId": o.option_id, "name": o.name, "kind": o.kind} for o in event.options],
-        requestId=json.loads(event.request_id),
+        requestId=parse_json(event.request_id),
         decided=choice is not None or wish is not OnPermission.WAIT or bool(turn and turn.cancelling),
     )
     ask = draft.checkpoint.asks[-1]

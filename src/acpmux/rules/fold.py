@@ -22,7 +22,7 @@ from acpmux.model.session import (
     State,
     Turn,
 )
-from acpmux.untyped import as_list, as_object
+from acpmux.untyped import as_list, as_object, parse_json
 
 # the only updates that change a checkpoint; any other costs one substring search each
 _TELLING = (b"current_mode_update", b"session_info_update", b"usage_update", b"config_option_update")
@@ -44,7 +44,7 @@ def apply(checkpoint: Checkpoint, record: Record) -> Checkpoint:
     if record.kind in _USES:
         checkpoint = replace(checkpoint, last_active_at_ms=record.at_ms)
     rule = _RULES.get(record.kind)
-    return rule(checkpoint, record, json.loads(record.body)) if rule else checkpoint
+    return rule(checkpoint, record, parse_json(record.body)) if rule else checkpoint
 
 
 def with_tail(key: str, tail: bytes, /, **head: Any) -> bytes:
@@ -66,7 +66,7 @@ def _update(checkpoint: Checkpoint, body: bytes) -> Checkpoint:
     if not any(word in body for word in _TELLING):
         return checkpoint
     try:
-        update = json.loads(body)["update"]
+        update = parse_json(body)["update"]
         kind = update["sessionUpdate"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return checkpoint

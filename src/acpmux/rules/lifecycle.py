@@ -1,6 +1,5 @@
 """The legality table, and `step`: the one door through which a session changes."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from acpmux.rules import asks, idle, sleep, stop, turns
 from acpmux.rules import messages as m
 from acpmux.rules.draft import Draft, Step
 from acpmux.rules.waking import wake_or_queue
+from acpmux.untyped import parse_json
 
 S = State
 _ANY = frozenset(State)
@@ -122,7 +122,7 @@ def _said(draft: Draft, event: m.HarnessSaid) -> None:
         case m.PermissionRequest():
             asks.permission_asked(draft, event.said)
         case m.OtherRequest(request_id, method, params):
-            told, key = json.loads(request_id), f"refuse:{draft.live.host_seq}"
+            told, key = parse_json(request_id), f"refuse:{draft.live.host_seq}"
             head = {"method": method, "requestId": told, "key": key}
             draft.record_tail(Kind.REQUEST, "params", params or b"null", prompt_id, **head)
             draft.do(m.AnswerHarness(key, request_id, None, -32601, f"no client here serves {method}"))
@@ -243,7 +243,7 @@ def _changed(draft: Draft, event: m.ChangeAsked) -> None:
 
 
 def _loads(raw: bytes | None) -> Any:
-    return None if raw is None else json.loads(raw)
+    return None if raw is None else parse_json(raw)
 
 
 _HANDLERS: dict[type[Any], Callable[[Draft, Any], None]] = {

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from acpmux.errors import AcpmuxError, Internal
@@ -14,7 +15,7 @@ from acpmux.model.record import Kind, Stored
 from acpmux.rules import messages as m
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.follow import Follow
-from acpmux.untyped import as_object
+from acpmux.untyped import as_object, parse_json
 from acpmux.wire import framing, jsonrpc, mux
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Connection:
             rows = await follow.feed.next(FEED_RECORDS)
             waiting, size_bytes = list[bytes](), 0
             for row in rows:
-                line = mux.record_message(actor.session_id, row)
+                line = _message(actor.session_id, row)
                 waiting.append(line)
                 size_bytes += len(line)
                 asks = row.record.kind in (Kind.ASK_OPENED, Kind.ASK_RESOLVED)
@@ -170,7 +171,7 @@ class Connection:
     # ------------------------------------------------------------ asks
 
     async def _tell_ask(self, actor: Actor, follow: Follow, row: Stored) -> None:
-        body = json.loads(row.record.body)
+        body = parse_json(row.record.body)
         checkpoint = actor.session.checkpoint
         opened = row.record.kind is Kind.ASK_OPENED
         told = {
@@ -203,10 +204,21 @@ class Connection:
         if asked is None:
             return
         actor, ask_id = asked
-        outcome = as_object(as_object(json.loads(payload)).get("outcome")) if ok else {}
+        outcome = as_object(as_object(parse_json(payload)).get("outcome")) if ok else {}
         chosen = outcome.get("optionId")
         choice = chosen if isinstance(chosen, str) else "cancelled"
         self._start(self._methods.answer(actor, ask_id, choice, str(self.client_id)))
+
+
+def _message(session_id: SessionId, row: Stored) -> bytes:
+    """A record that can't be shown as an update is shown as an event: one bad record keeps nothing behind it back."""
+    try:
+        return mux.record_message(session_id, row)
+    except Exception:
+        log.exception("record not shown as it is session=%s seq=%d", session_id, row.seq)
+        body = json.dumps(row.record.body.decode("utf-8", "replace")).encode()
+        event = mux.event(session_id, replace(row, record=replace(row.record, body=body)))
+        return jsonrpc.encode_notification("_acpmux/event", event)
 
 
 class RawError(Exception):

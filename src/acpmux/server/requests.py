@@ -8,7 +8,7 @@ from acpmux.errors import AcpmuxError, UsageFault
 from acpmux.hub.actor import Actor
 from acpmux.hub.answers import Outcome
 from acpmux.model.session import McpServer, Policy
-from acpmux.untyped import as_object
+from acpmux.untyped import as_object, parse_json
 from acpmux.wire import mux
 
 
@@ -21,15 +21,15 @@ class MethodNotFound(AcpmuxError):
 def with_settings(actor: Actor, told: dict[str, Any]) -> dict[str, Any]:
     checkpoint = actor.session.checkpoint
     if checkpoint.modes is not None:
-        told["modes"] = as_object(json.loads(checkpoint.modes)) | {"currentModeId": checkpoint.mode}
+        told["modes"] = as_object(parse_json(checkpoint.modes)) | {"currentModeId": checkpoint.mode}
     if checkpoint.config_options is not None:
-        told["configOptions"] = json.loads(checkpoint.config_options)
+        told["configOptions"] = parse_json(checkpoint.config_options)
     return told
 
 
 def error_object(actor: Actor, outcome: Outcome) -> bytes:
     """A failed turn: the harness's own error where it sent one, with what acpmux knows beside it."""
-    told = json.loads(outcome.payload)
+    told = parse_json(outcome.payload)
     error = as_object(told.get("error"))
     data: Any = error.get("data")
     ours = {"code": told["code"], "detail": None, "sessionId": actor.session_id, "retryable": True}

@@ -11,7 +11,7 @@ from typing import Any
 
 from acpmux import __version__
 from acpmux.model.session import McpServer, Option
-from acpmux.untyped import as_list, as_object
+from acpmux.untyped import as_list, as_object, parse_json
 from acpmux.wire.jsonrpc import NotAMessage, members
 
 PROTOCOL_VERSION = 1
@@ -206,6 +206,6 @@ def _dumps(value: Any) -> bytes:
 
 def _loads(raw: bytes) -> Any:
     try:
-        return json.loads(raw) if raw else None
+        return parse_json(raw) if raw else None
     except (ValueError, RecursionError):
         return None

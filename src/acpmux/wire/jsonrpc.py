@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from acpmux.untyped import parse_json
+
 
 class NotAMessage(Exception):
     """A line that is no JSON-RPC message; the text says why."""
@@ -71,7 +73,7 @@ def _envelope(line: bytes) -> _Envelope:
         raise NotAMessage("the method is not a text")
     return _Envelope(
         id=msgspec.Raw(found.get("id", b"")),
-        method=None if method is None else json.loads(method),
+        method=None if method is None else parse_json(method),
         params=msgspec.Raw(found.get("params", b"")),
         result=msgspec.Raw(found.get("result", b"")),
         error=msgspec.Raw(found.get("error", b"")),
@@ -97,7 +99,7 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 def _scan(text: str) -> dict[str, bytes]:
     """The standard library's scanner, member by member: it takes lone surrogates, and tells where each value ends."""
-    json.loads(text)  # whole and well-formed, or ValueError
+    parse_json(text)  # whole and well-formed, or ValueError
     found: dict[str, bytes] = {}
     at = _skip(text, _skip(text, 0, "") + 1, ",") if text.lstrip()[:1] == "{" else len(text) + 1
     while text[at] != "}":
