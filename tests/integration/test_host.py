@@ -57,7 +57,7 @@ for line in sys.stdin:
     if verb == "child": print(subprocess.Popen(rest.split(), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
     if verb == "server": print(subprocess.Popen(rest.split(), env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
     if verb == "servers": print(subprocess.Popen([sys.executable, "-S", "-c", rest], start_new_session=True, env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
-    if verb == "leave": subprocess.run([sys.executable, "-S", "-c", DETACH, *rest.split(" ", 1)])
+    if verb == "leave": subprocess.run([sys.executable, "-S", "-c", DETACH, *rest.split(" ", 1)], env={**os.environ, "ACPMUX_MCP": "n:nap"})
     if verb == "ignore": signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ignoring", flush=True)
     if verb == "big": print("x" * int(rest), flush=True)
     if verb == "deaf": print("deaf", flush=True); time.sleep(300)
@@ -343,6 +343,20 @@ def test_harness_that_exits_by_itself_is_told_with_its_code_and_its_servers_are_
         assert "bye" in told["stderr"] and not alive(server)
         assert alive(other) and other in {row[0] for row in told["left"]}
         os.kill(other, signal.SIGKILL)
+
+    play(tmp_path, story)
+
+
+def test_what_a_server_detached_lives_on_when_the_agent_exits_and_a_counted_server_is_cleaned(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        work = int(await run.tell(f"leave {run.link.host_pid} plain"))
+        server = int(await run.tell("servers import time; time.sleep(300)"))
+        verdicts = {row["pid"]: row["verdict"] for row in (await run.link.request("census", 10))["processes"]}
+        assert (verdicts[work], verdicts[server]) == ("left-running", "server")
+        run.link.send(b"exit 0")
+        told = await asyncio.wait_for(run.ears.gone, 10)
+        assert [row[0] for row in told["left"]] == [work] and alive(work) and not alive(server)
+        os.kill(work, signal.SIGKILL)
 
     play(tmp_path, story)
 
