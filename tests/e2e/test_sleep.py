@@ -88,6 +88,17 @@ def test_work_the_agent_started_keeps_it_awake_and_is_named(sleepy: Product) -> 
     sleepy.until("s", "hibernated")
 
 
+def test_program_named_as_core_is_the_agents_own_only_in_its_os_session(product: Product) -> None:
+    product.agent(config='core = ["sleep"]\n')
+    product.ok("new", "-a", "scripted", "-n", "s")
+    own = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER, "session": False}))
+    apart = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER}))
+    assert f"pid {apart}" in product.fails("hibernate", "s")
+    end(apart)
+    product.ok("hibernate", "s")
+    assert not runs(own)
+
+
 def test_child_in_the_agents_own_group_keeps_it_awake(product: Product) -> None:
     product.agent()
     product.ok("new", "-a", "scripted", "-n", "s")

@@ -30,7 +30,27 @@ from acpmux.runtime.orphans import end_orphans
 from acpmux.runtime.tasks import Tasks
 from acpmux.wire.hostframe import encode
 
-AGENT = r"""
+DETACH = """
+import ctypes, os, signal, sys, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    said = os.dup(1)
+    for fd in range(3):
+        os.dup2(null, fd)
+    while os.getppid() != int(sys.argv[1]):
+        time.sleep(0.01)
+    if sys.argv[2] == "parent's death":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    os.write(said, b"%d\\n" % os.getpid())
+    os.close(said)
+    os.kill(os.getpid(), signal.SIGSTOP) if sys.argv[2] == "stopped" else None
+    time.sleep(300)
+"""
+AGENT = (
+    "DETACH = "
+    + repr(DETACH)
+    + r"""
 import os, signal, subprocess, sys, time
 print("up", flush=True)
 for line in sys.stdin:
@@ -40,12 +60,14 @@ for line in sys.stdin:
     if verb == "child": print(subprocess.Popen(rest.split(), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
     if verb == "server": print(subprocess.Popen(rest.split(), env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
     if verb == "servers": print(subprocess.Popen([sys.executable, "-S", "-c", rest], start_new_session=True, env={**os.environ, "ACPMUX_MCP": "n:nap"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
+    if verb == "leave": subprocess.run([sys.executable, "-S", "-c", DETACH, *rest.split(" ", 1)], env={**os.environ, "ACPMUX_MCP": "n:nap"})
     if verb == "ignore": signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ignoring", flush=True)
     if verb == "big": print("x" * int(rest), flush=True)
     if verb == "flooder": print(subprocess.Popen(["yes", "x" * 4000], start_new_session=True, stdin=subprocess.DEVNULL).pid, flush=True)
     if verb == "deaf": print("deaf", flush=True); time.sleep(300)
     if verb == "exit": print("bye", file=sys.stderr, flush=True); sys.exit(int(rest))
 """
+)
 NAP = Server("nap", "sleep", ("300",), "n:nap", "acp")
 
 
@@ -198,6 +220,47 @@ def test_stop_that_can_not_open_everybody_still_ends_everybody(tmp_path: Path) -
     play(tmp_path, story)
 
 
+@pytest.mark.parametrize("kind", ["plain", "stopped", "parent's death"])
+@pytest.mark.parametrize("way", ["retirement", "stop", "exit"])
+def test_host_outlives_work_that_left_the_tree_and_then_goes(tmp_path: Path, kind: str, way: str) -> None:
+    async def story(run: Run) -> None:
+        host = run.link.host_pid
+        work = int(await run.tell(f"leave {host} {kind}"))
+        while len({os.readlink(fd) for fd in Path(f"/proc/{work}/fd").iterdir()}) > 1:
+            await asyncio.sleep(0.01)  # it has said its pid, and holds the agent's output still
+        told = {"retirement": run.retire, "stop": lambda: run.end(False)}
+        answer = await (told[way]() if way in told else exits(run))
+        assert [row[0] for row in answer["left"]] == [work]
+        await run.link.close()
+        await asyncio.sleep(0.2)
+        assert alive(work) and alive(host)
+        os.kill(work, signal.SIGKILL)
+        while alive(host):
+            await asyncio.sleep(0.01)
+
+    async def exits(run: Run) -> Mapping[str, Any]:
+        run.link.send(b"exit 0")
+        return await run.ears.gone
+
+    play(tmp_path, story)
+
+
+def test_host_that_outlives_work_goes_when_a_service_manager_says_so(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        host = run.link.host_pid
+        work = int(await run.tell(f"leave {host} plain"))
+        await asyncio.sleep(0.1)
+        assert (await run.retire())["t"] == "retired"
+        await run.link.close()
+        os.kill(host, signal.SIGTERM)
+        while alive(host):
+            await asyncio.sleep(0.01)
+        assert alive(work)
+        os.kill(work, signal.SIGKILL)
+
+    play(tmp_path, story)
+
+
 def test_newer_output_refuses(tmp_path: Path) -> None:
     async def story(run: Run) -> None:
         await run.tell("say one")
@@ -284,6 +347,20 @@ def test_harness_that_exits_by_itself_is_told_with_its_code_and_its_servers_are_
         assert "bye" in told["stderr"] and not alive(server)
         assert alive(other) and other in {row[0] for row in told["left"]}
         os.kill(other, signal.SIGKILL)
+
+    play(tmp_path, story)
+
+
+def test_what_a_server_detached_lives_on_when_the_agent_exits_and_a_counted_server_is_cleaned(tmp_path: Path) -> None:
+    async def story(run: Run) -> None:
+        work = int(await run.tell(f"leave {run.link.host_pid} plain"))
+        server = int(await run.tell("servers import time; time.sleep(300)"))
+        verdicts = {row["pid"]: row["verdict"] for row in (await run.link.request("census", 10))["processes"]}
+        assert (verdicts[work], verdicts[server]) == ("left-running", "server")
+        run.link.send(b"exit 0")
+        told = await asyncio.wait_for(run.ears.gone, 10)
+        assert [row[0] for row in told["left"]] == [work] and alive(work) and not alive(server)
+        os.kill(work, signal.SIGKILL)
 
     play(tmp_path, story)
 

@@ -97,8 +97,7 @@ class _Judgement:
             for child in self._children.get(pending.pop(), ()):
                 if child.pid in core or child.tool or child.marker is not None:
                     continue
-                same = self._same_session(child)
-                if any((same or rule.own) and is_core(child, rule) for rule in self._harness.anatomy):
+                if self._same_session(child) and any(is_core(child, rule) for rule in self._harness.anatomy):
                     core.add(child.pid)
                     pending.append(child.pid)
         return core

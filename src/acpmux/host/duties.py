@@ -35,7 +35,7 @@ class Duties:
 
     def __init__(self, host: "Host") -> None:
         self._host = host
-        self._known: dict[Identity, Judged] = {}
+        self._known: frozenset[Identity] = frozenset()
         self._ending: Ending | None = None
         self._then: Callable[[], None] | None = None
         self._watched: set[int] = set()
@@ -97,8 +97,8 @@ class Duties:
                 pass
 
     def know(self, judged: Iterable[Judged]) -> None:
-        """Remembers whom a census counted, for the clean-up after a crash."""
-        self._known |= {one.row.identity: one for one in judged if one.role in _OURS}
+        """Remembers whom the last whole census counted, for the clean-up after a crash: others have left since."""
+        self._known = frozenset(one.row.identity for one in judged if one.role in _OURS) or self._known
 
     # ------------------------------------------------------------ looking
 
@@ -296,14 +296,12 @@ class Duties:
         self._ending = Ending(targets, CUT_GRACE_S, self._host.selector, self._host.timers, done)
 
     def _remains(self) -> list[Row]:
-        """Group members, whom a census counted, and whoever carries a server's marker, with all below them."""
+        """Group members and whom the last census counted, with all below them.
+
+        A server's marker alone proves nothing here: what that server detached carries it too, also in a later life.
+        """
         leader = self._host.child.identity
         rows = [row for row in table.best_effort(os.getpid()) if row.pid != leader.pid]
-        markers = {server.marker for server in self._host.spec.servers if server.marker is not None}
-        roots = [
-            row
-            for row in rows
-            if row.pgid == leader.pid or row.identity in self._known or (row.marker in markers and not row.tool)
-        ]
+        roots = [row for row in rows if row.pgid == leader.pid or row.identity in self._known]
         found = {row.pid: row for root in roots for row in [root, *below(rows, root.pid)]}
         return list(found.values())

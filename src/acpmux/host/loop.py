@@ -53,7 +53,7 @@ class Host:
         self.link: Link | None = None
         self.state = "running"
         self.outcome: dict[str, Any] | None = None
-        self.over = False
+        self.over = self._leaving = False
         self.duties = Duties(self)
         self._candidates: list[Link] = []
         addresses = (spec.socket, specs.nameless(spec.host_id))
@@ -84,6 +84,7 @@ class Host:
         self._go_if_over()
 
     def _told_to_end(self, *_: Any) -> None:
+        self.over = self._leaving
         self.timers.after(0, self.duties.end_alone)
 
     # ------------------------------------------------------------ the link
@@ -173,15 +174,20 @@ class Host:
             self._go_if_over()
 
     def leave(self) -> None:
-        self.over = True
+        """The harness is gone and nothing more is asked of us."""
+        self._leaving = True
+        if self.link is not None:
+            self.link.close()
+        self._go_if_over()
 
     def _go_if_over(self) -> None:
         """Nobody is linked and the harness is gone: what is left is what it said, which waits for the next daemon.
 
-        Where no session ever took it, nobody will ask.
+        Where no session ever took it, nobody will ask. Work that left the harness's tree may die of our exit (an
+        orphaned group that is stopped gets SIGHUP, setpgid(2); PR_SET_PDEATHSIG can't be seen): it is outlived.
         """
         told = self.linked and (not self.outbox.kept_bytes or not self.spec.session_id)
-        if self.outcome is not None and self.link is None and told:
+        if (self._leaving or (self.outcome is not None and self.link is None and told)) and _childless():
             self.over = True
 
     # ------------------------------------------------------------ processes
@@ -196,6 +202,7 @@ class Host:
         except OSError:
             pass
         self.reap()
+        self._go_if_over()
 
     def reap(self) -> None:
         """Reaps what the host adopted, pid by pid, and never the leader: its pid must stay its own until the end."""
@@ -269,6 +276,14 @@ class Host:
 
     def verdict(self, frozen: bool = False) -> Verdict:
         return retire.census(self.harness, os.getpid(), frozen, self.launch.forms)
+
+
+def _childless() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _noted(*_: Any) -> None:

@@ -77,7 +77,7 @@ def launch_spec(
         "ACPMUX_HOST": host_id,
         "ACPMUX_SESSION_ID": checkpoint.session_id,
     }
-    own_core = tuple(CoreRule(program, own=True) for program in (agent.core if agent else ()))
+    own_core = tuple(CoreRule(program) for program in (agent.core if agent else ()))
     own_core += tuple(rule for name, arg in profile.core_env for rule in _core_of(env.get(name, ""), arg or None))
     return LaunchSpec(
         host_id=host_id,

@@ -100,14 +100,12 @@ class CoreRule(NamedTuple):
 
     It matches a direct child of the leader or of a core process when `program` equals the base name of
     argv[0], and, where given, `script` is the base name of argv[1] (an interpreter's script) or a suffix of its
-    path when it holds a "/", and `argument` is one of its arguments. It must be in the leader's OS session, but for one
-    that the user named (`own`).
+    path when it holds a "/", and `argument` is one of its arguments. It must be in the leader's OS session.
     """
 
     program: str
     script: str | None = None
     argument: str | None = None
-    own: bool = False
 
 
 class Harness(NamedTuple):

@@ -11,6 +11,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from acpmux.census.identity import is_interpreter
+from acpmux.census.verdict import is_launcher
 from acpmux.durations import parse_duration
 from acpmux.errors import ConfigFault
 from acpmux.model.config import AgentConfig, Config, IdleConfig, StartConfig
@@ -25,6 +27,7 @@ _IDLE = ("after", "attached", "grace", "park")
 _START = ("initialize", "session")
 _SECTIONS = {"idle": _IDLE, "start": _START}  # each in the order of its dataclass
 _AGENT = ("command", "env", "idle_after", "hosting", "pool", "core", "mcp_servers", "profile")
+_LAUNCHERS = frozenset({"npm", "pnpm", "yarn", "uv", "pipx", "env", "nohup", "setsid", "timeout", "sudo", "xargs"})
 _WEB = ("listen", "always")
 _SERVER = ("command", "args", "env")
 
@@ -234,12 +237,23 @@ def _agent(name: str, table: _Table) -> AgentConfig:
         env=table.pairs("env"),
         idle_after_s=after or None,
         pinned=after is None,
-        core=table.texts("core"),
+        core=_core(table),
         mcp_servers=_servers(table.table("mcp_servers")),
         profile=table.text("profile"),
         direct=hosting == "direct",
         pool=pool,
     )
+
+
+def _core(table: _Table) -> tuple[str, ...]:
+    """Programs of the agent's own. What runs anybody's work can't be one: a retirement would end that work."""
+    core = table.texts("core")
+    for program in core:
+        words = (program.encode(),)
+        if not program or "/" in program or is_interpreter(*words) or is_launcher(words) or program in _LAUNCHERS:
+            expected = "base names of programs of the agent's own, and no interpreter, shell or launcher"
+            raise table.fault("core", f"{expected} ({program!r})")
+    return core
 
 
 def _servers(table: _Table) -> tuple[McpServer, ...]:

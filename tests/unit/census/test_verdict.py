@@ -94,7 +94,6 @@ def test_core_by_anatomy_counts_only_as_a_direct_child_of_core() -> None:
 def test_agents_own_command_in_a_session_of_its_own_is_a_tools() -> None:
     nested = row(11, 10, "claude")._replace(sid=11)
     assert isinstance(judge(Listing((LEADER, nested)), harness(CoreRule("claude"))), Held)
-    assert isinstance(judge(Listing((LEADER, nested)), harness(CoreRule("claude", own=True))), Clear)
 
 
 def test_server_known_by_its_line_alone_must_be_in_the_agents_session() -> None:

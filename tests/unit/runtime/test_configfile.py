@@ -55,6 +55,13 @@ def test_every_key_of_the_contract_is_read() -> None:
         (b"[agents.x]\npool = 9\n", "agents.x.pool must be a number of hosts from 0 to 8"),
         (b"[agents.x]\npool = -1\n", "from 0 to 8"),
         (b'[agents.x]\npool = 1\ncommand = ["claude", "--mcp-config=x"]\n', "names MCP servers by --mcp-config"),
+        *(
+            (
+                b"[agents.x]\ncore = ['helper', '%s']\n" % name,
+                "agents.x.core must be base names of programs of the agent's own, and no interpreter",
+            )
+            for name in (b"", b"node", b"bash", b"python3.12", b"npx", b"uvx", b"npm", b"env", b"/opt/helper")
+        ),
         (b"[mcp_servers.t]\nargs = []\n", "mcp_servers.t.command must be the server's program"),
         (b"[mcp_servers.t]\nurl = 'http://x'\n", "not there yet"),
         (b"web = 5\n", "web must be a table"),
