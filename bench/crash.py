@@ -122,9 +122,24 @@ class Run:
     # ------------------------------------------------------------ looking
 
     def _look(self) -> None:
-        """Never two agents of one session."""
-        alive = Counter(mark for pid in self.agents() for mark in [_session_of(pid)] if mark)
-        FAULTS["two agents of one session"] += sum(count > 1 for count in alive.values())
+        """Never two agents of one session. A child between its fork and its exec looks like one for a moment."""
+        first = self._agents_by_session()
+        if any(len(pids) > 1 for pids in first.values()):
+            time.sleep(0.1)
+            again = self._agents_by_session()
+            both = {mark: pids & again.get(mark, set()) for mark, pids in first.items()}
+            for mark, pids in both.items():
+                if len(pids) > 1:
+                    FAULTS["two agents of one session"] += 1
+                    print(mark, {pid: _read(Path(f"/proc/{pid}/stat")).split()[:6] for pid in pids}, file=sys.stderr)
+
+    def _agents_by_session(self) -> dict[bytes, set[int]]:
+        found: dict[bytes, set[int]] = {}
+        for pid in self.agents():
+            mark = _session_of(pid)
+            if mark is not None and b") Z " not in _read(Path(f"/proc/{pid}/stat")):
+                found.setdefault(mark, set()).add(pid)
+        return found
 
     def agents(self) -> list[int]:
         script = str(self.product.folder / "scripted.json").encode()
