@@ -262,3 +262,13 @@ def test_line_that_is_odd_stops_neither_its_turn_nor_its_followers_nor_the_next_
     product.ok("daemon", "shutdown")
     assert product.ok("send", "s", "hello") == "echo: hello\n"
     assert "after" in product.ok("last", "s", "-n", "2")
+
+
+def test_agent_can_not_repaint_the_terminal_of_a_person(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    title = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": {"update": {"sessionUpdate": "session_info_update", "title": "\x1b[2Jt"}}})  # fmt: skip
+    said = product.steps("s", {"do": "raw", "line": title}, {"do": "say", "text": "\x1b[31mred\x1b]0;x\x07"})
+    shown = said + product.ok("ls") + product.ok("last", "s") + product.ok("why", "s") + product.ok("info", "s")
+    assert "red" in shown and "\x1b" not in shown
+    assert "\x1b[31mred" in product.json("last", "s")[0]["reply"]
