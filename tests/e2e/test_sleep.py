@@ -135,19 +135,6 @@ TIES = [
 ]  # fmt: skip
 
 
-def test_stopped_work_that_the_hosts_end_would_hang_up_keeps_it_awake(product: Product) -> None:
-    product.agent()
-    product.ok("new", "-a", "scripted", "-n", "s")
-    pid = pid_said(product.steps("s", {"do": "detach", "command": SLEEPER, "session": False}))
-    os.kill(pid, signal.SIGSTOP)
-    assert f"pid {pid}" in product.fails("hibernate", "s")
-    assert runs(pid)
-    os.kill(pid, signal.SIGCONT)
-    product.ok("hibernate", "s")
-    assert runs(pid)
-    product.ok("stop", "s", "--all")
-
-
 @pytest.mark.parametrize("tie", TIES)
 def test_work_that_left_the_tree_but_would_die_of_the_agents_end_holds_it(product: Product, tie: str) -> None:
     product.agent()

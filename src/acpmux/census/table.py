@@ -17,6 +17,7 @@ WINDOW_S = 0.100  # tries for one whole listing while the harness runs
 WINDOW_FROZEN_S = 0.030  # the same while it is stopped: nothing stays frozen for long
 MAX_ARGV_BYTES = 4 * 1024 * 1024  # the kernel's own limit for one exec is 2 MiB by default
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
+ARGV_CHARS = 4096  # what is shown of a command
 MARKER = b"ACPMUX_MCP="
 FIRST_PROCESS = "/proc/1/stat"  # root's on nearly every machine, so the first to be hidden
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -213,8 +214,6 @@ def _described(harness: Harness, host_pid: int, found: dict[int, Stat], with_ado
     if adopted and with_adopted:
         holders = [row.pid for row in rows if row.pid in under and row.marker is None]
         tied = peers.tied([row.pid for row in adopted], [host_pid, *holders])
-        # one that is stopped in the host's own session is hung up when the host ends (an orphaned group, setpgid(2))
-        tied |= {row.pid for row in adopted if row.state in ("T", "t") and row.sid == host_pid}
     return Listing(tuple(row for row in rows if row.pid in under), adopted, tied)
 
 
@@ -292,13 +291,22 @@ def rss_bytes(pid: int) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
-def told(row: Row, role: Role, server: str | None = None, ports: list[int] | None = None) -> dict[str, object]:
-    """One process as `acpmux ps` shows it: a row of `_acpmux/census`."""
+def told(
+    row: Row, role: Role, server: str | None = None, ports: list[int] | None = None, chars: int = ARGV_CHARS
+) -> dict[str, object]:
+    """One process as `acpmux ps` shows it: a row of `_acpmux/census`, its command cut to so many characters in all."""
+    argv: list[str] = []
+    for part in row.argv:
+        if chars <= 0:
+            break
+        argv.append(part[: 4 * chars].decode("utf-8", "replace")[:chars])
+        chars -= len(argv[-1]) + 1
     return {
         "pid": row.pid,
         "ppid": row.ppid,
         "pgid": row.pgid,
-        "argv": [part.decode("utf-8", "replace")[:4096] for part in row.argv[:256]],
+        "argv": argv,
+        "cut": chars <= 0,
         "verdict": role.value,
         "server": server,
         "rssBytes": rss_bytes(row.pid),

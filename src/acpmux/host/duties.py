@@ -15,7 +15,7 @@ from acpmux.host import retire
 from acpmux.host.ending import CUT_GRACE_S, Ending, Outcome
 from acpmux.host.settle import Settle
 from acpmux.host.signals import kill_child, open_targets, open_targets_of, send, send_group
-from acpmux.model.process import Identity, Judged, Listing, Role, Row, Unknown
+from acpmux.model.process import Blocker, Identity, Judged, Listing, Role, Row, Unknown
 from acpmux.wire.hostframe import Frame
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 KEYS = 10_000  # of lines that a later daemon might send again; a turn has a prompt and a few answers
 CORE_S = 1.0  # MarkCore waits so long for a table that holds still
 CORE_POLL_S = 0.02
+TOLD_ROWS = 5000  # so many processes, with TOLD_CHARS of their commands in all, are far from a frame's limit
+TOLD_CHARS = 512 * 1024
+TOLD_LEAST = 40
+TOLD_BLOCKERS = 1000
 _OURS = (Role.HARNESS, Role.SERVER, Role.UNDER_SERVER)
 
 
@@ -122,11 +126,21 @@ class Duties:
         self.know(retire.known_of(verdict))
         unknown = verdict.reason if isinstance(verdict, Unknown) else None
         judged = verdict.judged or self._glimpse()
-        blockers = [list(b) for b in getattr(verdict, "blockers", ())]
-        ports = listening([one.row.pid for one in judged])
-        rows = [table.told(one.row, one.role, one.server, ports.get(one.row.pid)) for one in judged]
+        shown = judged[:TOLD_ROWS]
+        chars = max(TOLD_CHARS // max(1, len(shown)), TOLD_LEAST)
+        ports = listening([one.row.pid for one in shown])
+        rows = [
+            table.told(one.row, one.role, one.server, ports.get(one.row.pid), min(chars, table.ARGV_CHARS))
+            for one in shown
+        ]
         self._host.answer(
-            "census", id=request, whole=unknown is None, unknown=unknown, blockers=blockers, processes=rows
+            "census",
+            id=request,
+            whole=unknown is None,
+            unknown=unknown,
+            blockers=_told(getattr(verdict, "blockers", ())),
+            processes=rows,
+            more=len(judged) - len(shown),
         )
 
     def _glimpse(self) -> tuple[Judged, ...]:
@@ -175,7 +189,7 @@ class Duties:
             kind=refusal.kind,
             reason=refusal.reason,
             retry=refusal.retry,
-            blockers=[list(blocker) for blocker in refusal.blockers],
+            blockers=_told(refusal.blockers),
         )
 
     def _watch(self, refusal: retire.Refusal) -> None:
@@ -305,3 +319,7 @@ class Duties:
         roots = [row for row in rows if row.pgid == leader.pid or row.identity in self._known]
         found = {row.pid: row for root in roots for row in [root, *below(rows, root.pid)]}
         return list(found.values())
+
+
+def _told(blockers: tuple[Blocker, ...]) -> list[list[object]]:
+    return [list(blocker) for blocker in blockers[:TOLD_BLOCKERS]]

@@ -79,7 +79,10 @@ class Link:
 
     def send(self, kind: str, body: bytes = b"", /, **header: Any) -> None:
         if not self.closed:
-            self._out += hostframe.encode(kind, body, **header)
+            try:
+                self._out += hostframe.encode(kind, body, **header)
+            except hostframe.FrameTooBig as error:
+                self._out += hostframe.encode("failed", id=header.get("id", 0), reason=str(error))
             self._flush()
 
     def poll(self) -> None:

@@ -58,10 +58,11 @@ def _duration(seconds: float | None) -> str:
 
 def processes(actor: Actor, header: dict[str, Any]) -> dict[str, Any]:
     """`ps --json` from a host's census; without a harness only what left the tree is there to list."""
+    more = header.get("more") or 0
     return {
         "sessionId": actor.session_id,
-        "whole": bool(header.get("whole")),
-        "unknown": header.get("unknown"),
+        "whole": bool(header.get("whole")) and not more,
+        "unknown": header.get("unknown") or (f"{more} more processes run than are shown" if more else None),
         "processes": [_process(told) for told in header.get("processes") or ()],
     }
 

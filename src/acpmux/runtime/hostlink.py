@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acpmux.errors import BudgetSpent, HostLost
+from acpmux.errors import BudgetSpent, HostLost, HostRefused
 from acpmux.model.ids import NO_LINE, HostSeq
 from acpmux.model.process import Identity
 from acpmux.ports import HostEvents
@@ -270,10 +270,13 @@ class UnixHostLink(asyncio.Protocol):
         self._send(kind, id=number, **header)
         try:
             async with asyncio.timeout(budget_s):
-                return await future
+                answer = await future
         except TimeoutError:
             self._asked.pop(number, None)
             raise BudgetSpent(f"the agent's host did not answer {kind} within {budget_s:g} s") from None
+        if answer["t"] == "failed":
+            raise HostRefused(f"the agent's host could not answer {kind}: {answer.get('reason')}")
+        return answer
 
     async def give_up(self, reason: str) -> None:
         self._drop(reason)

@@ -20,7 +20,7 @@ seen and
 - `retire_cancel` {}: the session is used again; before the first signal it cancels, after it the grace is cut to
 300 ms.
 - `end` {id, all} -> `ended` {id, ended, left}: row 6 of SPEC section 6, no census.
-- `census` {id} -> `census` {id, whole, unknown, blockers, processes}.
+- `census` {id} -> `census` {id, whole, unknown, blockers, processes, more}.
 - `bye` {}: the host may exit, all is told.
 
 host to daemon besides those answers:
@@ -34,11 +34,13 @@ host to daemon besides those answers:
   Sent only after every `out`.
 
 - `freed` {}: everybody whom the last refusal named has ended.
+- `failed` {id, reason}: in place of an answer that is over a frame's limit.
 
 `ended` and `left` are lists of [pid, start, command, how]; `how` is term, kill, gone or left. `blockers` are [pid,
 start, command, why].
 Refusal kinds: output, unwritten, cancelled, unstopped, held, unknown, busy.
-A process of `census` is {pid, ppid, pgid, argv, verdict, server, rssBytes, startedAtMs}, argv as text.
+A process of `census` is {pid, ppid, pgid, argv, cut, verdict, server, rssBytes, startedAtMs}, argv as text, `cut` when
+it is not all of it. `more` counts the processes that are not told. At most a thousand blockers are.
 """
 
 import json
@@ -56,6 +58,10 @@ class FrameError(Exception):
     """The other side of a host link sent what is no frame; the link cannot go on."""
 
 
+class FrameTooBig(Exception):
+    """A frame that the other side would not take: nothing of it is sent, so the link goes on."""
+
+
 class Frame(NamedTuple):
     """One frame: `kind` is the header's `t`."""
 
@@ -65,8 +71,10 @@ class Frame(NamedTuple):
 
 
 def encode(kind: str, body: bytes = b"", /, **header: Any) -> bytes:
-    """The bytes of one frame."""
+    """The bytes of one frame. Raises: FrameTooBig."""
     head = json.dumps({"t": kind, **header}, separators=(",", ":")).encode()
+    if len(head) > MAX_HEADER_BYTES or len(body) > MAX_BODY_BYTES:
+        raise FrameTooBig(f"{kind} of {len(head)}+{len(body)} bytes is over the limit")
     return _LENGTHS.pack(len(head), len(body)) + head + body
 
 

@@ -18,3 +18,10 @@ def test_frames_come_back_whole_in_any_split() -> None:
 def test_what_is_no_frame_ends_the_link(data: bytes) -> None:
     with pytest.raises(hostframe.FrameError):
         list(hostframe.FrameReader().feed(data))
+
+
+def test_frame_over_the_limit_is_not_sent() -> None:
+    with pytest.raises(hostframe.FrameTooBig):
+        hostframe.encode("census", processes=["x" * hostframe.MAX_HEADER_BYTES])
+    with pytest.raises(hostframe.FrameTooBig):
+        hostframe.encode("in", bytes(hostframe.MAX_BODY_BYTES + 1))
