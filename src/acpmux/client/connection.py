@@ -5,6 +5,7 @@ No asyncio: a one-shot command starts in milliseconds.
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -57,6 +58,13 @@ class Connection:
     def fd(self) -> int:
         """For a selector."""
         return self._socket.fileno()
+
+    @property
+    def peer_pid(self) -> int | None:
+        """Who listens there (SO_PEERCRED, unix(7)); None where that is not told."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return None
+        return int.from_bytes(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
     # ------------------------------------------------------------ asking
 

@@ -74,6 +74,8 @@ def _started(home: str, path: str) -> Connection:
     connection = _arrival(path, goes_on)
     if connection is None:
         raise DaemonUnreachable(f"the daemon did not come up: {_tail(output)}")
+    if process.poll() is None and connection.peer_pid not in (None, process.pid):
+        process.terminate()  # ours came too late, and must not take over when that one ends
     return connection
 
 
