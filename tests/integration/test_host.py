@@ -512,6 +512,23 @@ def test_link_that_breaks_each_time_it_is_made_ends_nothing_and_is_made_again_la
     play(tmp_path, story)
 
 
+def test_host_that_stands_still_through_many_tries_is_kept_and_linked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(run: Run) -> None:
+        monkeypatch.setattr("acpmux.runtime.launcher.LINK_BUDGET_S", 0.2)
+        os.kill(run.link.host_pid, signal.SIGSTOP)
+        await stopped(run.link.host_pid)
+        assert isinstance(run.link._transport, asyncio.Transport)  # type: ignore[reportPrivateUsage]
+        run.link._transport.abort()  # type: ignore[reportPrivateUsage]
+        await asyncio.sleep(3)  # a dozen tries, none of which is answered
+        assert alive(run.link.host_pid) and alive(run.link.leader.pid) and not run.ears.why_lost.done()
+        os.kill(run.link.host_pid, signal.SIGCONT)
+        assert await run.tell("say still here") == b"still here"
+
+    play(tmp_path, story)
+
+
 def test_host_that_can_not_write_its_record_starts_nothing(tmp_path: Path) -> None:
     (Paths(tmp_path / "home").host_folder(HostId("h1")) / "record.json.new").mkdir(parents=True)
 

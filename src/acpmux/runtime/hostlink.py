@@ -114,6 +114,7 @@ class UnixHostLink(asyncio.Protocol):
     def connecting(self) -> None:
         """One try begins."""
         if self._transport is not None:
+            self._transport.set_protocol(asyncio.Protocol())  # that it ends is no news of the connection that comes
             self._transport.abort()
             self._transport = None
         self._welcome = asyncio.get_running_loop().create_future()
