@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acpmux.errors import AcpmuxError, BudgetSpent, HarnessError, LaunchFailed
+from acpmux.errors import AcpmuxError, HarnessError, HostLost, LaunchFailed
 from acpmux.hub.headers import LaunchTold, blockers_of, ended_of, host_ended_of, launch_of, retired_of
 from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
 from acpmux.model.session import Checkpoint
@@ -265,12 +265,12 @@ class Harness:
             header = await self.link.request(
                 "retire", RETIRE_BUDGET_S + grace_s, after=after, grace_ms=round(grace_s * 1000), park=False
             )
-        except BudgetSpent as error:
-            self.link.retire_cancel()
-            return m.RetireRefused("unknown", error.message, False, ())
-        except AcpmuxError as error:
+        except HostLost as error:
             await self.link.give_up(error.message)
             return None
+        except AcpmuxError as error:
+            self.link.retire_cancel()
+            return m.RetireRefused("unknown", error.message, False, ())
         if header["t"] == "refused":
             return m.RetireRefused(
                 str(header.get("kind")),

@@ -39,7 +39,6 @@ class Kind:
 @dataclass(eq=False, slots=True)
 class _Ready:
     kind: Kind
-    spec: LaunchSpec
     harness: Harness
     rss_bytes: int
     watchers: tuple["asyncio.Task[Any]", ...] = ()
@@ -126,10 +125,10 @@ class Pool:
                 if not self._has_room(kind):
                     log.info("no more kept ready agent=%s reason=memory", kind.agent)
                     return
-                harness, spec = Harness(), kept_ready(kind.spec)
+                harness = Harness()
                 harness.muted = harness.pooled = True
-                await make_ready(harness, spec, kind.profile, self._budgets, self._launcher)
-                one = _Ready(kind, spec, harness, await self._rss_bytes(harness))
+                await make_ready(harness, kept_ready(kind.spec), kind.profile, self._budgets, self._launcher)
+                one = _Ready(kind, harness, await self._rss_bytes(harness))
         except AcpmuxError as error:
             log.warning("not kept ready agent=%s code=%s error=%s", kind.agent, error.code, error.message)
             return
@@ -144,13 +143,18 @@ class Pool:
         return sum(one.rss_bytes for one in self._ready) + wanted <= self._limit_bytes
 
     async def _rss_bytes(self, harness: Harness) -> int:
-        header = await harness.link.request("census", CENSUS_BUDGET_S)
+        try:
+            header = await harness.link.request("census", CENSUS_BUDGET_S)
+        except BaseException:
+            await asyncio.shield(harness.abandon())
+            raise
         return sum(int(row.get("rssBytes") or 0) for row in header.get("processes") or ())
 
     # ------------------------------------------------------------ their ends
 
     def _let_go(self, one: _Ready) -> None:
-        self._ready.remove(one)
+        if one in self._ready:  # else it is being retired
+            self._ready.remove(one)
         for watcher in one.watchers:
             if watcher is not asyncio.current_task():
                 watcher.cancel()

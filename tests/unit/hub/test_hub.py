@@ -511,12 +511,13 @@ def test_answer_of_a_turn_that_can_not_be_stored_ends_it_as_failed(monkeypatch: 
     play(story)
 
 
-def test_host_that_does_not_answer_a_retirement_is_refused_and_what_it_says_too_late_is_taken() -> None:
+@pytest.mark.parametrize("fault", [BudgetSpent("no answer"), HostRefused("its answer was too long")])
+def test_host_that_does_not_answer_a_retirement_is_refused_and_what_it_says_too_late_is_taken(fault: Exception) -> None:
     async def story(world: World) -> None:
         actor = await world.new()
 
         async def silent(kind: str, budget_s: float, /, **header: Any) -> Any:
-            raise BudgetSpent("no answer")
+            raise fault
 
         world.link.request = silent
         with pytest.raises(HostRefused):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from acpmux.errors import LaunchFailed
+from acpmux.errors import BudgetSpent, LaunchFailed
 from acpmux.hub.launch import kept_ready
 from acpmux.hub.pool import REFILL_S, UNUSED_S, Kind, Pool
 from acpmux.model.config import Profile, StartConfig
@@ -27,16 +27,23 @@ def wanted(session: str = "s1", **env: str) -> LaunchSpec:
 
 
 class Link(FakeLink):
+    silent = False
+
     async def request(self, kind: str, budget_s: float, /, **header: Any) -> Mapping[str, Any]:
+        if kind == "census" and self.silent:
+            raise BudgetSpent("no census")
         told = await super().request(kind, budget_s, **header)
         return {**told, "processes": [{"rssBytes": RSS}]} if kind == "census" else told
 
 
 class Launcher(FakeLauncher):
+    silent = False
+
     async def start(self, spec: LaunchSpec, events: Any) -> FakeLink:
         if self.fail:
             raise self.fail.pop(0)
         self.links.append(Link(spec, events, usual))
+        self.links[-1].silent = self.silent  # type: ignore[reportAttributeAccessIssue]
         return self.links[-1]
 
 
@@ -164,3 +171,25 @@ def test_close_ends_them_all_and_starts_no_more() -> None:
         assert len(world.launcher.links) == 2
 
     play(story, size=2)
+
+
+def test_one_whose_memory_can_not_be_told_is_ended_and_not_kept() -> None:
+    async def story(world: World) -> None:
+        world.launcher.silent = True
+        await world.fill()
+        assert world.pool.rows() == [] and world.launcher.links[0].closed
+
+    play(story)
+
+
+def test_one_that_is_lost_while_it_is_retired_is_ended_once() -> None:
+    async def story(world: World) -> None:
+        await world.fill()
+        link = world.launcher.links[0]
+        link.held = asyncio.get_running_loop().create_future()
+        await world.clock.advance(UNUSED_S)
+        link.events.lost("its host died")
+        await settle()
+        assert link.closed and world.pool.rows() == []
+
+    play(story)
