@@ -5,6 +5,7 @@ What is kept or handed on is the original, not this.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -19,16 +20,30 @@ def parse_json(raw: bytes | str) -> Any:
     try:
         try:
             value = json.loads(raw)
-        except UnicodeDecodeError:
-            raise
-        except json.JSONDecodeError:
-            raise
-        except ValueError:
+        except ValueError as error:
+            if type(error) is not ValueError:  # no JSON, or no text at all
+                raise
             value = json.loads(raw, parse_int=_whole)
         halves = rb"\u" in raw if isinstance(raw, bytes) else "\\u" in raw
-        return _mended(value) if halves else value
+        return each_text(value, _mended) if halves else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """The same JSON value with every text in it changed, names of members too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        told = cast("dict[str, Any]", value)
+        return {change(key): each_text(item, change) for key, item in told.items()}
+    if isinstance(value, list):
+        return [each_text(item, change) for item in cast("list[Any]", value)]
+    return value
+
+
+def _mended(text: str) -> str:
+    return _HALF.sub("\ufffd", text)
 
 
 def _whole(digits: str) -> int | str:
@@ -36,16 +51,6 @@ def _whole(digits: str) -> int | str:
         return int(digits)
     except ValueError:
         return digits
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return _HALF.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
-    return value
 
 
 def as_object(value: Any) -> dict[str, Any]:

@@ -4,7 +4,9 @@ An agent that could would repaint the question a person is about to allow.
 """
 
 import re
-from typing import Any, cast
+from typing import Any
+
+from acpmux.untyped import each_text
 
 _UNSAFE = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles, links, the clipboard
@@ -16,10 +18,4 @@ _UNSAFE = re.compile(
 
 def for_people(value: Any) -> Any:
     """The value with every text in it safe to print; line breaks and tabs stay."""
-    if isinstance(value, str):
-        return _UNSAFE.sub("", value)
-    if isinstance(value, dict):
-        return {for_people(key): for_people(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [for_people(item) for item in cast("list[Any]", value)]
-    return value
+    return each_text(value, lambda text: _UNSAFE.sub("", text))

@@ -4,11 +4,11 @@ What could be run does not travel: an imported session is started as this home's
 """
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from acpmux.errors import UsageFault
 from acpmux.hub.actor import Actor
 from acpmux.model.ids import AgentSessionId, PromptId, Seq, SessionId
 from acpmux.model.record import Kind, Record, Stored
@@ -64,14 +64,10 @@ class Import:
     """One bundle on its way in. Its records are stored as they come, under a name that says so, until it is whole."""
 
     log: EventLog
+    head: bundle.Head
     checkpoint: Checkpoint
-    last_seq: int
-    seq: Seq
-    open_prompts: dict[str, int]
-
-    @classmethod
-    def begin(cls, log: EventLog, checkpoint: Checkpoint, last_seq: int) -> "Import":
-        return cls(log, checkpoint, last_seq, Seq(0), {})
+    seq: Seq = field(default_factory=lambda: Seq(0))
+    open_prompts: dict[str, None] = field(default_factory=dict[str, None])
 
     @property
     def session_id(self) -> SessionId:
@@ -87,7 +83,12 @@ class Import:
         await self._store(rows, replace(self.checkpoint, name=f"{self.checkpoint.name}-half", state=State.CLOSED))
 
     async def finish(self, now_ms: int) -> None:
-        """A turn that the bundle does not see the end of gets one: its outcome is unknown here."""
+        """A turn that the bundle does not see the end of gets one: its outcome is unknown here.
+
+        Raises: UsageFault for a bundle that was cut.
+        """
+        if self.seq != self.head.last_seq:
+            raise UsageFault(f"the bundle ends at record {self.seq} of {self.head.last_seq}: it was cut")
         message = "the session was exported in the middle of the turn; its outcome is unknown here"
         told = {"code": "outcome_unknown", "message": message, "asked": 0, "denied": 0, "error": None}
         bodies = [json.dumps({"promptId": prompt_id, **told}).encode() for prompt_id in self.open_prompts]
@@ -100,15 +101,10 @@ class Import:
     def _follow(self, row: Stored) -> None:
         prompt_id = row.record.prompt_id
         if prompt_id is not None and row.record.kind is Kind.PROMPTED:
-            self.open_prompts[prompt_id] = row.seq
+            self.open_prompts[prompt_id] = None
         elif prompt_id is not None and row.record.kind in _ENDS:
             self.open_prompts.pop(prompt_id, None)
 
     async def _store(self, rows: list[Stored], checkpoint: Checkpoint) -> None:
         await self.log.commit(self.session_id, rows, checkpoint)
         self.seq = Seq(self.seq + len(rows))
-
-
-def told(row: dict[str, Any], head: bundle.Head) -> dict[str, Any]:
-    """The answer to a whole import: the session's row and what did not travel."""
-    return {"sessionId": row["sessionId"], "name": row["name"], "servers": head.servers}

@@ -57,6 +57,7 @@ class Effects:
         self._engine = engine
         self._acked = HostSeq(0)
         self._wake: asyncio.Task[Any] | None = None
+        self._pooled_hosts: list[str] | None = None  # read from the log once, when first asked for
         self._refusal_logged_at: float | None = None
         self.incarnation = 0
         self.harness: Harness | None = None
@@ -184,6 +185,8 @@ class Effects:
         except BaseException:
             self.harness = None
             raise
+        if harness.pooled and self._pooled_hosts is not None:
+            self._pooled_hosts.append(harness.host_id)
         log.info("woke session=%s pid=%s", self._actor.session_id, harness.link.leader.pid)
 
     async def _send_with_transcript(self, prompt_id: Any, blocks: bytes) -> None:
@@ -264,10 +267,11 @@ class Effects:
 
     async def _marks(self) -> list[str]:
         """What work of this session carries in its environment: its id, or a host that was kept ready before it."""
-        woken = await self._engine.log.read_kinds(self._actor.session_id, [Kind.WOKE], WAKES_KNOWN)
-        told = [parse_json(row.record.body) for row in woken]
-        hosts = [f"ACPMUX_HOST={woke['hostId']}" for woke in told if woke.get("pooled")]
-        return [f"ACPMUX_SESSION_ID={self._actor.session_id}", *hosts]
+        if self._pooled_hosts is None:
+            woken = await self._engine.log.read_kinds(self._actor.session_id, [Kind.WOKE], WAKES_KNOWN)
+            told = [parse_json(row.record.body) for row in woken]
+            self._pooled_hosts = [woke["hostId"] for woke in told if woke.get("pooled")]
+        return [f"ACPMUX_SESSION_ID={self._actor.session_id}", *(f"ACPMUX_HOST={host}" for host in self._pooled_hosts)]
 
     async def _purge(self, answers: tuple[m.Done, ...]) -> None:
         """Whoever asked is told when nothing of it is stored and its name is free; not stored so, it stays, closed."""

@@ -367,7 +367,7 @@ def require(response: jsonrpc.Response, doing: str) -> bytes:
 def _object(payload: bytes) -> dict[str, Any]:
     try:
         told = parse_json(payload)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return as_object(told)
 

@@ -219,7 +219,7 @@ class Hub:
             checkpoint = restored(head, self._checkpoint(new, profile, agent))
         except ValueError as error:
             raise UsageFault(f"line 1: {error}") from None
-        return Import.begin(self.log, checkpoint, head.last_seq)
+        return Import(self.log, head, checkpoint)
 
     async def finish_import(self, coming: Import) -> Actor:
         """Its session is there now, asleep."""

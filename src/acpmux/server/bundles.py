@@ -6,7 +6,6 @@ import msgspec
 
 from acpmux.errors import UsageFault
 from acpmux.hub import bundle as bundles
-from acpmux.hub import view
 from acpmux.hub.hub import Hub
 from acpmux.model.ids import ClientId, Seq
 from acpmux.wire import bundle, mux
@@ -17,7 +16,7 @@ class Bundles:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._imports: dict[ClientId, tuple[bundles.Import, bundle.Head]] = {}
+        self._imports: dict[ClientId, bundles.Import] = {}
 
     async def export(self, client_id: ClientId, params: bytes) -> bytes:
         """{lines, lastSeq, next}: the bundle's lines as texts, its head before record 1, up to `lastSeq` when given."""
@@ -40,17 +39,17 @@ class Bundles:
             if told.session is not None:
                 await self.drop(client_id)
                 head = bundle.decode_head(told.session.encode())
-                coming = self._hub.begin_import(head, told.name, told.cwd)
-                self._imports[client_id] = (coming, head)
-            coming, head = self._at(client_id)
+                self._imports[client_id] = self._hub.begin_import(head, told.name, told.cwd)
+            coming = self._imports.get(client_id)
+            if coming is None:
+                raise UsageFault("an import begins with the bundle's session")
             await coming.take([record.encode() for record in told.records])
             if not told.done:
                 return {"lastSeq": coming.seq}
-            if coming.seq != head.last_seq:
-                raise UsageFault(f"the bundle ends at record {coming.seq} of {head.last_seq}: it was cut")
             actor = await self._hub.finish_import(coming)
             del self._imports[client_id]
-            return bundles.told(view.row(actor), head)
+            name = actor.session.checkpoint.name
+            return {"sessionId": actor.session_id, "name": name, "servers": coming.head.servers}
         except BaseException:
             await self.drop(client_id)
             raise
@@ -59,10 +58,4 @@ class Bundles:
         """Nothing is left of an import that is not whole."""
         coming = self._imports.pop(client_id, None)
         if coming is not None:
-            await coming[0].log.purge(coming[0].session_id)
-
-    def _at(self, client_id: ClientId) -> tuple[bundles.Import, bundle.Head]:
-        found = self._imports.get(client_id)
-        if found is None:
-            raise UsageFault("an import begins with the bundle's session")
-        return found
+            await coming.log.purge(coming.session_id)

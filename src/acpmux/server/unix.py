@@ -36,16 +36,21 @@ class UnixServer:
         self._path = str(paths.socket)
         self._tasks = tasks
         self._nameless = nameless
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server] = []  # the one of the socket's file is the last
+        self._making = asyncio.Lock()
         self._connections: set[Connection] = set()
 
     async def start(self) -> None:
         """Raises: OwnFault when something else listens there."""
-        await self._listen()
         if self._nameless is not None:
             self._servers.append(
-                await asyncio.start_unix_server(self._serve_nameless, sock=self._nameless, limit=MAX_LINE_BYTES)
+                await asyncio.start_unix_server(
+                    self._serve_nameless, sock=self._nameless, limit=MAX_LINE_BYTES, start_serving=False
+                )
             )
+        await self._listen()
+        for server in self._servers:
+            await server.start_serving()
 
     async def _listen(self) -> None:
         self.remove_stale()
@@ -56,9 +61,11 @@ class UnixServer:
             os.umask(old)
 
     async def _serve_nameless(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not os.path.exists(self._path):
-            log.warning("socket was taken away and is made again path=%s", self._path)
-            await self._listen()
+        async with self._making:
+            if not os.path.exists(self._path):
+                log.warning("socket was taken away and is made again path=%s", self._path)
+                self._servers.pop().close()
+                await self._listen()
         await self._serve(reader, writer)
 
     def remove_stale(self) -> None:

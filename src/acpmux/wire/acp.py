@@ -207,5 +207,5 @@ def _dumps(value: Any) -> bytes:
 def _loads(raw: bytes) -> Any:
     try:
         return parse_json(raw) if raw else None
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
