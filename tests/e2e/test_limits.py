@@ -1,6 +1,9 @@
 """What is too much for one message, one pipe or one session fails alone: the session, its agent and its work go on."""
 
+import os
 import sys
+import time
+from pathlib import Path
 
 from kit.product import Product, pid_said, runs
 
@@ -23,3 +26,70 @@ def test_looking_at_work_with_very_long_commands_ends_nothing(product: Product) 
     assert all(row["cut"] for row in jobs) and not [row for row in told if row["pid"] == pid and row["cut"]]
     assert f"pid {pid}" in product.fails("hibernate", "s")
     assert all(runs(int(str(row["pid"]))) for row in told) and product.status("s") == "ready"
+
+
+AGENT = """
+import json, os, subprocess, sys, time
+def answer(told, result): print(json.dumps({"jsonrpc": "2.0", "id": told["id"], "result": result}), flush=True)
+for line in sys.stdin:
+    told = json.loads(line)
+    match told.get("method"):
+        case "initialize": answer(told, {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
+        case "session/new": answer(told, {"sessionId": "A"})
+        case "session/load":
+            for _ in range(80):
+                update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * (1 << 20)}}
+                said = {"method": "session/update", "params": {"sessionId": "A", "update": update}}
+                print(json.dumps({"jsonrpc": "2.0", **said}), flush=True)
+            answer(told, {})
+        case "session/prompt":
+            answer(told, {"stopReason": "end_turn"})
+            text = told["params"]["prompt"][-1]["text"]
+            if "flood" in text:
+                subprocess.Popen(["yes", "noise"], stdin=subprocess.DEVNULL, start_new_session=True)
+            if "exit" in text:
+                time.sleep(0.3)
+                os._exit(3)
+"""
+
+
+def flooding(product: Product, prompt: str) -> None:
+    product.agent("flooding", command=[sys.executable, "-c", AGENT])
+    product.ok("new", "-a", "flooding", "-n", "s")
+    product.ok("send", "s", prompt)
+
+
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_agents_end_is_told_while_somebody_still_floods_its_stdout(product: Product) -> None:
+    flooding(product, "flood, exit")
+    product.until("s", "hibernated")
+    assert "with code 3" in product.ok("why", "s")
+
+
+def test_sleep_is_refused_while_somebody_floods_and_looking_still_works(product: Product) -> None:
+    flooding(product, "flood")
+    host = product.json("info", "s")["hostPid"]
+    assert "has said more than was stored" in product.fails("hibernate", "s") or product.json("ps", "s")["processes"]
+    time.sleep(3)
+    assert product.json("ps", "s")["processes"] and product.status("s") == "ready"
+    assert resident_mb(host) < 250
+
+
+def test_agent_that_floods_is_stopped_in_time_and_fills_neither_memory_nor_store(product: Product) -> None:
+    flooding(product, "flood")
+    time.sleep(3)
+    daemon = int((product.home / "daemon.lock").read_text())
+    began = time.monotonic()
+    product.ok("stop", "s")
+    assert time.monotonic() - began < 15
+    assert resident_mb(daemon) < 200 and product.json("info", "s")["lastSeq"] < 300
+
+
+def test_session_whose_replay_is_larger_than_all_that_a_host_keeps_wakes(product: Product) -> None:
+    flooding(product, "hello")
+    product.ok("hibernate", "s")
+    product.ok("send", "s", "again")
+    assert product.status("s") == "ready"

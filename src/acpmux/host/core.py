@@ -6,6 +6,9 @@ from collections import deque
 from acpmux.wire.hostframe import MAX_BODY_BYTES
 
 KEPT_BYTES = 64 * 1024 * 1024  # beyond this the harness waits: back-pressure rather than a drop
+LINE_BYTES = 2000  # what each line counts for besides its own bytes: the daemon needs two seconds for 30,000 short ones
+FLIGHT_LINES = 2000  # handed over and not stored yet: beyond this the daemon is given no more (it stores 500 at a time)
+FLIGHT_BYTES = 8 * 1024 * 1024
 
 
 class Outbox:
@@ -16,6 +19,7 @@ class Outbox:
         self._kept: deque[tuple[int, bytes]] = deque()
         self._parts: list[bytes] = []
         self._partial = 0
+        self._flight_bytes = 0
         self.kept_bytes = 0
         self.last = 0
         self.sent = 0
@@ -50,26 +54,37 @@ class Outbox:
             told = {"jsonrpc": "2.0", "method": "_acpmux/oversized", "params": {"bytes": self._partial}}
             line = json.dumps(told).encode()
         self._parts, self._partial = [], 0
-        if line.strip():
+        if line.strip() and not self._repeats(line):
             self.last += 1
             self._kept.append((self.last, line))
-            self.kept_bytes += len(line)
+            self.kept_bytes += len(line) + LINE_BYTES
+
+    def _repeats(self, line: bytes) -> bool:
+        """True for what is no message and says again what still waits to be told: once is enough."""
+        return self.sent < self.last and line == self._kept[-1][1] and not line.lstrip().startswith(b"{")
 
     def next(self) -> tuple[int, bytes] | None:
-        """The next line the link has not been handed, which it then has."""
+        """The next line the link has not been handed, which it then has; none while too much is in flight."""
         if self.sent >= self.last:
             return None
-        number, line = self._kept[self.sent + 1 - self._kept[0][0]]
+        flight = self.sent + 1 - self._kept[0][0]
+        if flight >= FLIGHT_LINES or self._flight_bytes >= FLIGHT_BYTES:
+            return None
+        number, line = self._kept[flight]
         self.sent = number
+        self._flight_bytes += len(line)
         return number, line
 
     def ack(self, number: int) -> None:
         """Everything up to this number is stored: drop it."""
         while self._kept and self._kept[0][0] <= number:
-            self.kept_bytes -= len(self._kept.popleft()[1])
+            dropped, line = self._kept.popleft()
+            self.kept_bytes -= len(line) + LINE_BYTES
+            self._flight_bytes -= len(line) if dropped <= self.sent else 0
         self.sent = max(self.sent, min(number, self.last))
 
     def resume(self, after: int) -> None:
         """A new link has everything up to `after`; it gets what follows."""
         self.ack(after)
+        self._flight_bytes = 0
         self.sent = max(after, self._kept[0][0] - 1 if self._kept else self.last)

@@ -62,6 +62,7 @@ class Duties:
             case "ack":
                 self._host.outbox.ack(int(header["n"]))
                 self._host.pipes.watch()
+                self._host.pump()
             case "retire_cancel":
                 self._cancel()
             case _:
@@ -286,7 +287,6 @@ class Duties:
         if self._ending is not None or self._host.state != "running":
             return
         self._host.state = "ending"
-        self._host.pipes.drain()
         targets = open_targets(self._remains())
         for target in targets:
             send(target, signal.SIGTERM)
@@ -295,7 +295,7 @@ class Duties:
             self._host.reap()
             code, number = self._host.reap_leader()
             tail = self._host.pipes.stderr_tail.decode("utf-8", "replace")
-            self._host.pipes.drain()
+            self._host.pipes.finish()
             self._finish(
                 "exited",
                 "exited",

@@ -152,8 +152,7 @@ class Host:
 
     def conclude(self, state: str, kind: str, /, **header: Any) -> None:
         """The harness has ended: its last lines first, then how; also for whoever links later."""
-        self.pipes.drain()
-        self.pipes.close()
+        self.pipes.finish()
         self.state = state
         self.outcome = {"t": kind, **header}
         try:
@@ -165,7 +164,8 @@ class Host:
 
     def _tell_outcome(self) -> None:
         self.pump()
-        if self.link is not None and self.outbox.sent < self.outbox.last:
+        asked = self.outcome is not None and self.outcome["t"] == "ended" and self.outcome["id"]
+        if self.link is not None and self.outbox.sent < self.outbox.last and not asked:  # who ends it wants no more
             self.timers.after(0.01, self._tell_outcome)  # the link is full: the outcome must not overtake the lines
         elif self.link is not None and self.outcome is not None:
             told = dict(self.outcome)
@@ -257,7 +257,8 @@ class Host:
     # ------------------------------------------------------------ retire.World
 
     def drain(self) -> None:
-        self.pipes.drain()
+        if not self.outbox.full:
+            self.pipes.drain()
         self.pump()
         if self.link is not None:
             self.link.poll()
@@ -266,7 +267,7 @@ class Host:
         return self.outbox.last
 
     def partial(self) -> bool:
-        return self.outbox.partial
+        return self.outbox.partial or self.pipes.unheard
 
     def unwritten(self) -> bool:
         return self.pipes.unread

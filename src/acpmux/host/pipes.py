@@ -10,7 +10,7 @@ from typing import Any
 from acpmux.host.child import Child
 from acpmux.host.core import Outbox
 
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024  # short lines cost many times their bytes
 STDERR_BYTES = 4096  # what is shown of it when a harness fails
 _FIONREAD = 0x541B  # bytes in a pipe, from either end (pipe(7)); the termios module would cost memory
 
@@ -35,20 +35,15 @@ class Pipes:
     @property
     def unread(self) -> bool:
         """True while input waits here or in the pipe: the harness has not taken all that was sent to it."""
-        if self._queue:
-            return True
-        return self._waiting(self._child.stdin) > 0
+        return bool(self._queue) or _waiting_bytes(self._child.stdin) > 0
 
-    @staticmethod
-    def _waiting(fd: int) -> int:
-        """How many bytes are in a pipe, 0 for one that is closed."""
-        try:
-            return int.from_bytes(fcntl.ioctl(fd, _FIONREAD, b"\0\0\0\0"), sys.byteorder)
-        except OSError:
-            return 0
+    @property
+    def unheard(self) -> bool:
+        """True while output waits in the pipe: not all that was written is in the outbox."""
+        return self._child.stdout in self._open and _waiting_bytes(self._child.stdout) > 0
 
     def watch(self) -> None:
-        """Reads while the outbox has room: a harness that floods waits, and nothing is dropped."""
+        """Reads while the outbox has room: whoever floods waits, and nothing is dropped."""
         wanted = self._child.stdout in self._open and not self._outbox.full
         if wanted and not self._reading:
             self._selector.register(self._child.stdout, selectors.EVENT_READ, self._on_stdout)
@@ -57,27 +52,25 @@ class Pipes:
         self._reading = wanted
 
     def drain(self) -> None:
-        """Takes what is in the pipe at this moment, room or not. Somebody who writes on does not keep us here."""
-        left = self._waiting(self._child.stdout) if self._child.stdout in self._open else 0
-        while left > 0 and (taken := self._read_stdout()):
-            left -= taken
+        """Takes what is in the pipe at this moment, room or not, and nothing that comes meanwhile."""
+        wanted = _waiting_bytes(self._child.stdout) if self._child.stdout in self._open else 0
+        while wanted > 0 and (data := self._read(self._child.stdout, wanted)):
+            wanted -= len(data)
+            self._outbox.feed(data)
         self.watch()
 
-    def close(self) -> None:
-        """The harness has ended and its last lines are taken: who still writes to its pipe is heard no more."""
+    def finish(self) -> None:
+        """The harness has ended. What it wrote is taken; who still holds its stdout is heard no more."""
+        self.drain()
         self._open.discard(self._child.stdout)
         self.watch()
 
     def _on_stdout(self, *_: Any) -> None:
-        self._read_stdout()
-        self.watch()
-        self._heard()
-
-    def _read_stdout(self) -> int:
         data = self._read(self._child.stdout)
         if data:
             self._outbox.feed(data)
-        return len(data or b"")
+        self.watch()
+        self._heard()
 
     def _on_stderr(self, *_: Any) -> None:
         data = self._read(self._child.stderr)
@@ -86,10 +79,10 @@ class Pipes:
         elif data == b"":
             self._selector.unregister(self._child.stderr)
 
-    def _read(self, fd: int) -> bytes | None:
+    def _read(self, fd: int, most: int = CHUNK_BYTES) -> bytes | None:
         """What is there, empty at the end, None when nothing is there now."""
         try:
-            data = os.read(fd, CHUNK_BYTES)
+            data = os.read(fd, most)
         except BlockingIOError:
             return None
         except OSError:
@@ -126,3 +119,11 @@ class Pipes:
         elif self._writing and not wanted:
             self._selector.unregister(self._child.stdin)
         self._writing = wanted
+
+
+def _waiting_bytes(fd: int) -> int:
+    """What is in a pipe, from either end; 0 when it is none any more."""
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, _FIONREAD, b"\0\0\0\0"), sys.byteorder)
+    except OSError:
+        return 0

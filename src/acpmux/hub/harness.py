@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acpmux.errors import AcpmuxError, HarnessError, HostLost, LaunchFailed
+from acpmux.errors import AcpmuxError, HostLost, LaunchFailed
 from acpmux.hub.headers import LaunchTold, blockers_of, ended_of, host_ended_of, launch_of, retired_of
+from acpmux.hub.said import NoiseGate, said_notification, said_request, turn_over
 from acpmux.model.ids import AgentSessionId, HostId, HostSeq, PromptId, Seq
 from acpmux.model.session import Checkpoint
 from acpmux.ports import HostLink
@@ -20,9 +21,21 @@ from acpmux.rules import messages as m
 from acpmux.untyped import as_list, as_object, parse_json
 from acpmux.wire import acp, jsonrpc
 
+# what a harness says before its session is open and that may be true of it
+EARLY_KINDS = frozenset(
+    {
+        "available_commands_update",
+        "session_info_update",
+        "usage_update",
+        "current_mode_update",
+        "config_option_update",
+    }
+)
 OWN_IDS = 1 << 48  # ids of requests that are no prompts; below are the seqs of turns, and all are exact in JavaScript
 RETIRE_BUDGET_S = 30.0  # grace (5 s) and what the host's own steps take; a host that is silent for longer is lost
 END_BUDGET_S = 15.0  # 300 ms, KILL and the reaping; also waits out a retirement
+ACK_LINES, ACK_BYTES = 100, 1024 * 1024  # swallowed since the last ack; a host waits at twenty times the lines
+EARLY_BYTES = 8 * 1024 * 1024  # kept of what is said before the session is open: beyond it the harness waits
 CENSUS_BUDGET_S = 5.0  # the host's own limit is 3 s over all tries
 
 
@@ -43,8 +56,9 @@ _Pending = _Turn | _Forwarded | asyncio.Future[jsonrpc.Response]
 class Harness:
     """The daemon's half of one running harness; whom it `belongs_to` gets its events in the order of its lines.
 
-    `early` is what it said before its session was open, but for what it said while `muted`. `ready` from the answer to
-    `initialize` on; `pooled` when that came before there was a session. `over` is set when it has gone.
+    `early` is what it said before its session was open and may still hold then, but for what it said while `muted`:
+    nothing of it has to be stored, for a start that fails has nothing to keep, so its host may drop it. `ready` from
+    the answer to `initialize` on; `pooled` when that came before there was a session. `over` is set when it has gone.
     """
 
     def __init__(self) -> None:
@@ -55,6 +69,11 @@ class Harness:
         self._last_id = OWN_IDS + (secrets.randbelow(1 << 20) << 24)
         self._awake = False
         self._gone: AcpmuxError | None = None
+        self._deaf = False
+        self._noise = NoiseGate()
+        self._early_bytes = 0
+        self._unacked_bytes = 0
+        self._acked = HostSeq(0)
         self.early: list[m.Said] = []
         self.muted = False
         self.ready = False
@@ -82,6 +101,7 @@ class Harness:
 
     def linked(self, link: HostLink) -> None:
         self._link = link
+        self._swallow(ACK_BYTES)
 
     def belongs_to(self, post: Callable[[m.Event], None]) -> None:
         """`post` takes every event from now on."""
@@ -127,19 +147,34 @@ class Harness:
 
     def line(self, host_seq: HostSeq, data: bytes) -> None:
         self.host_seq = host_seq
+        if not self._deaf:
+            self._heard(data)
+        if not self._awake and self._early_bytes < EARLY_BYTES:
+            self._swallow(len(data))
+
+    def _heard(self, data: bytes) -> None:
         try:
             message = jsonrpc.decode(_utf8(data))
         except jsonrpc.NotAMessage as error:
-            sample = data[:200].decode("utf-8", "replace")
-            self._say(m.Noise(str(error), sample))
+            self._noisy(str(error), data)
             return
         match message:
             case jsonrpc.Response():
                 self._answered(message)
             case jsonrpc.Request():
-                self._say(_said_request(message))
-            case jsonrpc.Notification():
-                self._say(_said_notification(message))
+                self._say(said_request(message), len(data))
+            case jsonrpc.Notification() if not self.muted:
+                self._say(said_notification(message), len(data))
+            case _:
+                pass
+
+    def _swallow(self, size_bytes: int) -> None:
+        """Nothing of this line is stored: its host may drop it."""
+        self._unacked_bytes += size_bytes
+        many = self._unacked_bytes >= ACK_BYTES or self.host_seq - self._acked >= ACK_LINES
+        if many and self._link is not None and self._gone is None:
+            self._acked, self._unacked_bytes = self.host_seq, 0
+            self._link.ack(self._acked)
 
     def exited(self, header: Mapping[str, Any]) -> None:
         event = m.HarnessExited(
@@ -178,23 +213,25 @@ class Harness:
 
     # ------------------------------------------------------------ what it says
 
-    def _say(self, said: m.Said) -> None:
+    def _say(self, said: m.Said, size_bytes: int = 0) -> None:
         if self._awake:
             self._put(m.HarnessSaid(self.host_seq, said))
-        elif not self.muted:
+        elif not self.muted and (said.kind in EARLY_KINDS if isinstance(said, m.Update) else said != m.Skipped()):
             self.early.append(said)
-        elif self._link is not None:
-            self._link.ack(self.host_seq)  # nothing of it is stored, and a long replay would fill the host
+            self._early_bytes += size_bytes
+
+    def _noisy(self, reason: str, line: bytes) -> None:
+        self._say(self._noise.pass_on(asyncio.get_running_loop().time(), reason, line), 1)
 
     def _answered(self, response: jsonrpc.Response) -> None:
         pending = self._pending.pop(response.id, None)
         match pending:
             case None if response.id.isdigit() and int(response.id) >= OWN_IDS:
-                pass  # to an earlier daemon's request, whose client has gone with it
+                self._say(m.Skipped())  # to an earlier daemon's request, whose client has gone with it
             case None:
-                self._say(m.Noise("an answer to a question nobody asked", response.id[:100].decode("utf-8", "replace")))
+                self._noisy("an answer to a question nobody asked", response.id)
             case _Turn(prompt_id):
-                self._put(_turn_over(self.host_seq, prompt_id, response))
+                self._put(turn_over(self.host_seq, prompt_id, response))
             case _Forwarded(token, setting):
                 self._put(m.RequestAnswered(self.host_seq, token, response.ok, response.payload, setting))
             case _:
@@ -282,8 +319,8 @@ class Harness:
         return retired_of(header)
 
     async def end(self, all_: bool) -> m.Event:
-        """Row 6: HostEnded, or HostSurvived when the host neither answers nor goes."""
-        self._awake = False
+        """Row 6: HostEnded, or HostSurvived when the host neither answers nor goes. What it still says is not heard."""
+        self._awake, self._deaf = False, True
         try:
             header = await self.link.request("end", END_BUDGET_S, all=all_)
         except AcpmuxError as error:
@@ -302,13 +339,6 @@ class Harness:
             await self._link.close()
 
 
-def _said_request(message: jsonrpc.Request) -> m.Said:
-    if message.method == "session/request_permission":
-        facts = acp.parse_permission(message.params)
-        return m.PermissionRequest(message.id, message.params, facts.title, facts.tool_kind, facts.options)
-    return m.OtherRequest(message.id, message.method, message.params)
-
-
 def _utf8(line: bytes) -> bytes:
     """The line, with U+FFFD for each byte that is none of a text."""
     try:
@@ -316,60 +346,6 @@ def _utf8(line: bytes) -> bytes:
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode("utf-8")
     return line
-
-
-def _said_notification(message: jsonrpc.Notification) -> m.Said:
-    if message.method == "session/update" and not message.params.lstrip().startswith(b"{"):
-        return m.Noise("a session/update whose params are no object", message.params[:200].decode("utf-8", "replace"))
-    if message.method == "session/update":
-        return m.Update(acp.parse_update(message.params).kind, message.params)
-    if message.method == "$/cancel_request":
-        try:
-            withdrawn = json.dumps(parse_json(message.params)["requestId"], separators=(",", ":")).encode()
-        except (ValueError, KeyError, TypeError):
-            withdrawn = None
-        return m.OtherNotification(message.method, message.params, withdrawn)
-    return m.OtherNotification(message.method, message.params)
-
-
-def _turn_over(host_seq: HostSeq, prompt_id: PromptId, response: jsonrpc.Response) -> m.Event:
-    told = _object(response.payload)
-    if response.ok:
-        reason = told.get("stopReason")
-        return m.TurnEnded(host_seq, prompt_id, reason if isinstance(reason, str) else "end_turn", response.payload)
-    code = told.get("code")
-    return m.TurnFailed(
-        host_seq, prompt_id, code if isinstance(code, int) else -32603, error_text(response), response.payload
-    )
-
-
-def error_text(response: jsonrpc.Response) -> str:
-    """The message of an error answer, with the detail agents put into its data, bounded."""
-    told = _object(response.payload)
-    text = str(told.get("message") or "the agent answered with an error")
-    data: Any = told.get("data")
-    detail = as_object(data).get("details") or as_object(data).get("message") or data
-    return (f"{text}: {detail}" if isinstance(detail, str) and detail != text else text)[:1000]
-
-
-def require(response: jsonrpc.Response, doing: str) -> bytes:
-    """The result. Raises: HarnessError naming what was being done."""
-    if response.ok:
-        return response.payload
-    code = _object(response.payload).get("code")
-    if code == -32000:
-        raise HarnessError(
-            f"the agent wants you to sign in first ({error_text(response)}): start it once by itself and log in"
-        )
-    raise HarnessError(f"{doing}: {error_text(response)}", detail=str(code))
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    try:
-        told = parse_json(payload)
-    except ValueError:
-        return {}
-    return as_object(told)
 
 
 def _exit_text(event: m.HarnessExited) -> str:

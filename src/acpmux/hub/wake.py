@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from acpmux.errors import HarnessError, HostLost, LaunchFailed, SettingRefused, StartTimeout
-from acpmux.hub.harness import Harness, error_text, require
+from acpmux.hub.harness import Harness
 from acpmux.hub.headers import launch_of
 from acpmux.hub.launch import marked
+from acpmux.hub.said import error_text, require
 from acpmux.model.config import Profile, StartConfig
 from acpmux.model.ids import AgentSessionId
 from acpmux.model.session import Checkpoint

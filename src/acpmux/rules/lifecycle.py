@@ -130,8 +130,11 @@ def _said(draft: Draft, event: m.HarnessSaid) -> None:
             draft.record_tail(Kind.REQUEST, "params", params or b"null", prompt_id, method=method)
             if event.said.withdraws is not None:
                 asks.withdrawn(draft, event.said, event.said.withdraws)
-        case m.Noise(reason, sample):
-            draft.record(Kind.REQUEST, prompt_id, method="_acpmux/noise", params={"reason": reason, "sample": sample})
+        case m.Noise(reason, sample, skipped):
+            params = {"reason": reason, "sample": sample} | ({"skipped": skipped} if skipped else {})
+            draft.record(Kind.REQUEST, prompt_id, method="_acpmux/noise", params=params)
+        case m.Skipped():
+            pass
 
 
 def _woke(draft: Draft, event: m.Woke) -> None:

@@ -158,13 +158,19 @@ class OtherNotification:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """A line that is no message; kept in a record, cut, so that a person can see it."""
+    """A line that is no message; kept in a record, cut, so that a person can see it. `skipped` before it were not."""
 
     reason: str
     sample: str
+    skipped: int = 0
 
 
-Said = Update | PermissionRequest | OtherRequest | OtherNotification | Noise
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A line of which no more is kept than that it was said."""
+
+
+Said = Update | PermissionRequest | OtherRequest | OtherNotification | Noise | Skipped
 
 
 @dataclass(frozen=True, slots=True)

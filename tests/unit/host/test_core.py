@@ -24,7 +24,21 @@ def test_begun_line_is_partial_until_it_ends() -> None:
 def test_stored_lines_are_dropped_and_the_harness_waits_while_too_many_are_kept() -> None:
     box = Outbox()
     for _ in range(3):
-        box.feed(b"x" * (core.KEPT_BYTES // 2) + b"\n")
+        box.feed(b"{" + b"x" * (core.KEPT_BYTES // 2 - 1) + b"\n")
     assert box.full
     box.ack(2)
-    assert not box.full and box.kept_bytes == core.KEPT_BYTES // 2
+    assert not box.full and box.kept_bytes == core.KEPT_BYTES // 2 + core.LINE_BYTES
+
+
+def test_daemon_is_given_no_more_than_it_stores() -> None:
+    box = Outbox()
+    box.feed(b'{"a":1}\n' * (core.FLIGHT_LINES + 5))
+    assert len(list(iter(box.next, None))) == core.FLIGHT_LINES
+    box.ack(3)
+    assert len(list(iter(box.next, None))) == 3
+
+
+def test_noise_that_repeats_what_still_waits_is_kept_once_and_messages_always() -> None:
+    box = Outbox()
+    box.feed(b"noise\n" * 1000 + b'{"a":1}\n' * 2)
+    assert [line for _, line in iter(box.next, None)] == [b"noise", b'{"a":1}', b'{"a":1}']
