@@ -1,9 +1,12 @@
 """What is too much for one message, one pipe or one session fails alone: the session, its agent and its work go on."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from kit.product import Product, pid_said, runs
 
@@ -93,3 +96,21 @@ def test_session_whose_replay_is_larger_than_all_that_a_host_keeps_wakes(product
     product.ok("hibernate", "s")
     product.ok("send", "s", "again")
     assert product.status("s") == "ready"
+
+
+@pytest.mark.parametrize(("fd", "what"), [(0, "its input"), (1, "its output")])
+def test_agent_that_closes_a_pipe_and_lives_fails_its_turn_and_is_ended_alone(
+    product: Product, fd: int, what: str
+) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    leader = product.json("info", "s")["pid"]
+    work = pid_said(product.steps("s", {"do": "spawn", "command": ["sleep", "300"]}))
+    product.steps("s", {"do": "close", "fd": fd})
+    time.sleep(0.4)
+    told = product.fails("send", "s", "anybody there?")
+    assert f"it closed {what} and lived on" in told
+    product.until("s", "hibernated")
+    assert not runs(leader) and runs(work)
+    os.kill(work, signal.SIGKILL)
+    assert product.ok("send", "s", "again") == "echo: again\n"

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -295,6 +296,14 @@ class ScriptedAgent:
 
     def do_stderr(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+    def do_close(self, fd: int) -> None:
+        """Lives on without its input from now on, or without its output from just after the turn on."""
+        self.kept += os.pipe()
+        if fd == 0:
+            os.dup2(self.kept[-2], 0)
+        else:
+            threading.Timer(0.2, os.dup2, (os.open(os.devnull, os.O_WRONLY), fd)).start()
 
     def do_hang(self) -> None:
         while True:

@@ -284,10 +284,18 @@ class Duties:
 
         In an ending it is awaited.
         """
-        if self._ending is not None or self._host.state != "running":
-            return
+        if self._ending is None and self._host.state == "running":
+            self._clean_up(self._remains())
+
+    def broken(self, what: str) -> None:
+        """A harness that lives and can't be spoken with is of no use: it is ended as a crashed one, and nobody else."""
+        leader = table.row_of(self._host.child.identity.pid)
+        if self._ending is None and self._host.state == "running" and leader is not None:
+            self._clean_up([leader, *self._remains()], f"it closed {what} and lived on, so it was ended")
+
+    def _clean_up(self, rows: list[Row], why: str = "") -> None:
         self._host.state = "ending"
-        targets = open_targets(self._remains())
+        targets = open_targets(rows)
         for target in targets:
             send(target, signal.SIGTERM)
 
@@ -295,6 +303,7 @@ class Duties:
             self._host.reap()
             code, number = self._host.reap_leader()
             tail = self._host.pipes.stderr_tail.decode("utf-8", "replace")
+            tail = f"{tail.rstrip()}\n{why}" if why else tail
             self._host.pipes.finish()
             self._finish(
                 "exited",

@@ -23,6 +23,7 @@ from acpmux.model.process import Harness, Verdict
 from acpmux.wire import hostframe
 
 FIRST_LINK_S = 15.0  # a daemon that started us links at once; one that never does has gone
+BROKEN_S = 1.0  # a harness that ends closes its pipes a moment before
 ALONE_S = 86_400.0  # an ended host that nobody fetches: its outcome is in its record, its last lines go with it
 
 
@@ -39,7 +40,7 @@ class Host:
         self.selector = selectors.DefaultSelector()
         self.timers = Timers()
         self.outbox = Outbox()
-        self.pipes = Pipes(born, self.outbox, self.selector, self.pump)
+        self.pipes = Pipes(born, self.outbox, self.selector, self.pump, self._broken)
         self.harness = Harness(
             born.identity,
             born.identity.pid,
@@ -191,6 +192,9 @@ class Host:
             self.over = True
 
     # ------------------------------------------------------------ processes
+
+    def _broken(self, what: str) -> None:
+        self.timers.after(BROKEN_S, lambda: self.duties.broken(what))
 
     def _leader_gone(self, *_: Any) -> None:
         self.selector.unregister(self.child.pidfd)

@@ -18,11 +18,13 @@ _FIONREAD = 0x541B  # bytes in a pipe, from either end (pipe(7)); the termios mo
 class Pipes:
     """Reads stdout into the outbox while there is room, keeps stderr's tail, and writes what stdin takes."""
 
-    def __init__(self, child: Child, outbox: Outbox, selector: selectors.BaseSelector, heard: Any) -> None:
+    def __init__(self, child: Child, outbox: Outbox, selector: selectors.BaseSelector, heard: Any, broken: Any) -> None:
+        """`heard` is called when something was read, `broken` with what can't be used any more."""
         self._child = child
         self._outbox = outbox
         self._selector = selector
         self._heard = heard
+        self._broken = broken
         self._queue: deque[bytes] = deque()
         self._open = {child.stdout, child.stderr}
         self._reading = False
@@ -71,6 +73,8 @@ class Pipes:
             self._outbox.feed(data)
         self.watch()
         self._heard()
+        if data == b"":
+            self._broken("its output")
 
     def _on_stderr(self, *_: Any) -> None:
         data = self._read(self._child.stderr)
@@ -105,6 +109,7 @@ class Pipes:
             except OSError:
                 self._queue.clear()
                 self.stdin_open = False
+                self._broken("its input")
                 break
             if sent < len(self._queue[0]):
                 self._queue[0] = self._queue[0][sent:]
