@@ -8,7 +8,7 @@ daemon to host, each header's `t`:
 `after` follows.
 - `in` {n, key} + body -> `got` {n}: line n for the harness, without its newline; n goes on from the welcome's `taken`.
   A line with a key that was seen is dropped: a daemon that can't know what an earlier one has sent sends it again.
-- `ack` {n}: output up to host seq n is stored; drop it.
+- `ack` {n}: output up to host seq n is stored; drop it. So much may be in flight and no more (`host/core.py`).
 - `core` {id} -> `core_marked` {id, core: [[pid, start]]}: list what is there now (MarkCore).
 - `take` {id, session, cwd, servers, direct} -> `taken` {id, launch}: a host that was kept ready is this session's from
   now on; it reads which servers the launch names, and a direct one ends with the link.
