@@ -17,6 +17,7 @@ from acpmux.rules.messages import (
 )
 from acpmux.untyped import parse_json
 
+OPEN_ASKS = 100  # more than any person can answer
 _ALLOW = ("allow_once", "allow_always")
 _DENY = ("reject_once", "reject_always")
 _READS = frozenset({"read", "search", "fetch", "think"})
@@ -24,7 +25,14 @@ _EDITS = _READS | {"edit", "delete", "move"}
 
 
 def permission_asked(draft: Draft, event: PermissionRequest) -> None:
-    """Opens the ask, and answers it at once where policy or the prompt's sender has decided."""
+    """Opens the ask, and answers it at once where policy or the prompt's sender has decided.
+
+    Each commit writes all that are open, so one too many is refused.
+    """
+    if len(draft.checkpoint.asks) >= OPEN_ASKS:
+        key, text = f"refuse:{draft.live.host_seq}", f"{OPEN_ASKS} questions wait for a person already"
+        draft.do(AnswerHarness(key, event.request_id, None, -32000, text))
+        return
     ask_id = AskId(f"a{draft.live.host_seq}-{len(draft.records)}")
     turn = draft.checkpoint.turn
     choice = _decided(draft.checkpoint.policy, event.tool_kind)
