@@ -1,5 +1,6 @@
 """What is too much for one message, one pipe or one session fails alone: the session, its agent and its work go on."""
 
+import json
 import os
 import signal
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.product import Product, pid_said, runs
+from acpmux.wire.framing import MAX_LINE_BYTES
+from kit.product import Product, pid_said, runs, wait_for
 
 # jobs whose commands are as long as a program's arguments may be: more than two megabytes of them, escaped to twelve
 JOBS = """
@@ -114,3 +116,40 @@ def test_agent_that_closes_a_pipe_and_lives_fails_its_turn_and_is_ended_alone(
     assert not runs(leader) and runs(work)
     os.kill(work, signal.SIGKILL)
     assert product.ok("send", "s", "again") == "echo: again\n"
+
+
+def test_prompt_that_grows_over_the_limit_fails_alone(product: Product) -> None:
+    code = AGENT.replace('"sessionId": "A"', '"sessionId": "A" * 200000')
+    product.agent("long", command=[sys.executable, "-c", code])
+    product.ok("new", "-a", "long", "-n", "s")
+    leader = product.json("info", "s")["pid"]
+    text = "x" * (MAX_LINE_BYTES - 1000)
+    done = product.run("send", "s", "-", stdin=text)
+    assert done.returncode == 1 and "over the limit: nothing was sent" in done.stderr
+    assert runs(leader) and product.status("s") == "ready"
+    product.ok("send", "s", "hello")
+
+
+def test_open_questions_of_a_session_are_bounded_and_one_too_many_is_refused(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    asked = {
+        "sessionId": "x",
+        "toolCall": {"title": "t"},
+        "options": [{"optionId": "y", "name": "Y", "kind": "allow_once"}],
+    }
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 5000 + n, "method": "session/request_permission", "params": asked})
+        for n in range(150)
+    ]
+    sending = product.spawn(
+        "send", "s", json.dumps([*({"do": "raw", "line": line} for line in lines), {"do": "cancelled"}])
+    )
+    wait_for(lambda: product.json("info", "s")["asks"] == 100, "a hundred questions")
+    product.ok("cancel", "s")
+    product.until("s", "ready")
+    assert product.json("info", "s")["asks"] == 0
+    record = [json.loads(line) for line in (product.folder / "scripted.record").read_text().splitlines()]
+    got = [told["got"] for told in record if "got" in told]
+    assert sum("questions wait" in json.dumps(told) for told in got) == 50
+    sending.communicate(timeout=20)

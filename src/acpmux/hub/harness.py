@@ -20,6 +20,7 @@ from acpmux.ports import HostLink
 from acpmux.rules import messages as m
 from acpmux.untyped import as_list, as_object, parse_json
 from acpmux.wire import acp, jsonrpc
+from acpmux.wire.hostframe import MAX_BODY_BYTES
 
 # what a harness says before its session is open and that may be true of it
 EARLY_KINDS = frozenset(
@@ -248,7 +249,12 @@ class Harness:
         number = self._last_id if turn_seq is None else turn_seq
         self._pending[str(number).encode()] = pending
         key = None if turn_seq is None else f"prompt:{turn_seq}"
-        self.link.send(jsonrpc.encode_request(number, method, params), key)
+        line = jsonrpc.encode_request(number, method, params)
+        if len(line) > MAX_BODY_BYTES:
+            error = {"code": -32600, "message": f"a message of {len(line)} bytes is over the limit: nothing was sent"}
+            self._answered(jsonrpc.Response(str(number).encode(), False, json.dumps(error).encode()))
+            return
+        self.link.send(line, key)
 
     async def call(self, method: str, params: bytes) -> jsonrpc.Response:
         """One request and its answer, for the wake. Raises: LaunchFailed when the harness goes meanwhile."""
@@ -268,7 +274,9 @@ class Harness:
         self._write(method, acp.replace_session_id(params, self.agent_session_id), _Forwarded(token, setting))
 
     def send_notification(self, method: str, params: bytes) -> None:
-        self.link.send(jsonrpc.encode_notification(method, acp.replace_session_id(params, self.agent_session_id)))
+        line = jsonrpc.encode_notification(method, acp.replace_session_id(params, self.agent_session_id))
+        if len(line) <= MAX_BODY_BYTES:  # a notification has nobody who could be told
+            self.link.send(line)
 
     def answer(self, effect: m.AnswerHarness) -> None:
         if self._gone is not None:

@@ -2,7 +2,8 @@
 
 from acpmux.wire.hostframe import MAX_BODY_BYTES
 
-MAX_LINE_BYTES = MAX_BODY_BYTES  # 64 MiB: tool output of 50 MB was seen; a smaller limit on one side breaks the other
+# tool output of 50 MB was seen; the room is for what acpmux puts around it: an agent's own session id, a record's head
+MAX_LINE_BYTES = MAX_BODY_BYTES - 64 * 1024
 
 
 class LineReader:
