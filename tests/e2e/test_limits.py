@@ -153,3 +153,14 @@ def test_open_questions_of_a_session_are_bounded_and_one_too_many_is_refused(pro
     got = [told["got"] for told in record if "got" in told]
     assert sum("questions wait" in json.dumps(told) for told in got) == 50
     sending.communicate(timeout=20)
+
+
+def test_turn_whose_answer_is_over_the_limit_fails_with_the_reason_and_the_next_one_runs(product: Product) -> None:
+    code = AGENT.replace(
+        '            answer(told, {"stopReason"',
+        '            answer(told, {"x": "y" * 70_000_000 if "big" in line else "", "stopReason"',
+    )
+    product.agent("big", command=[sys.executable, "-c", code])
+    product.ok("new", "-a", "big", "-n", "s")
+    assert "over the limit" in product.fails("send", "s", "big")
+    product.ok("send", "s", "small")

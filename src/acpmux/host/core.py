@@ -1,8 +1,8 @@
 """Lines of the harness: numbered, and kept until they are stored (sans-I/O)."""
 
-import json
 from collections import deque
 
+from acpmux.host.oversized import EDGE_BYTES, stand_in
 from acpmux.wire.hostframe import MAX_BODY_BYTES
 
 KEPT_BYTES = 64 * 1024 * 1024  # beyond this the harness waits: back-pressure rather than a drop
@@ -19,6 +19,7 @@ class Outbox:
         self._kept: deque[tuple[int, bytes]] = deque()
         self._parts: list[bytes] = []
         self._partial = 0
+        self._head = self._tail = b""
         self._flight_bytes = 0
         self.kept_bytes = 0
         self.last = 0
@@ -43,17 +44,18 @@ class Outbox:
 
     def _add(self, piece: bytes) -> None:
         self._partial += len(piece)
-        if self._partial > self._limit:
-            self._parts.clear()  # it is counted on and thrown away: one message fails, never the session
+        if self._partial > self._limit:  # its two ends are kept: one message fails, never the session
+            if self._parts:
+                self._head, self._parts = b"".join(self._parts)[:EDGE_BYTES], []
+            self._tail = (self._tail + piece[-EDGE_BYTES:])[-EDGE_BYTES:]
         elif piece:
             self._parts.append(piece)
 
     def _end_line(self) -> None:
         line = b"".join(self._parts)
         if self._partial > self._limit:
-            told = {"jsonrpc": "2.0", "method": "_acpmux/oversized", "params": {"bytes": self._partial}}
-            line = json.dumps(told).encode()
-        self._parts, self._partial = [], 0
+            line = stand_in(self._head or self._tail, self._tail, self._partial)
+        self._parts, self._partial, self._head, self._tail = [], 0, b"", b""
         if line.strip() and not self._repeats(line):
             self.last += 1
             self._kept.append((self.last, line))

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from acpmux.host import core
 from acpmux.host.core import Outbox
 
@@ -42,3 +44,23 @@ def test_noise_that_repeats_what_still_waits_is_kept_once_and_messages_always() 
     box = Outbox()
     box.feed(b"noise\n" * 1000 + b'{"a":1}\n' * 2)
     assert [line for _, line in iter(box.next, None)] == [b"noise", b'{"a":1}', b'{"a":1}']
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "told"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":"', b'"}}', {"id": 7, "error": -32603}),
+        (b'{"result":{"x":"', b'"}, "id": "a", "jsonrpc":"2.0"}', {"id": "a", "error": -32603}),
+        (b'{"id":7,"method":"fs/write","params":{"x":"', b'"}}', {"id": 7, "method": "_acpmux/oversized"}),
+        (b'{"method":"session/update","params":{"x":"', b'"}}', {"method": "_acpmux/oversized"}),
+        (b'{"result":{"x":"', b',\\"id\\":5}"}}', {"method": "_acpmux/oversized"}),
+        (b"", b"", {"method": "_acpmux/oversized"}),
+    ],
+)
+def test_answer_over_the_limit_is_an_error_under_its_id(head: bytes, tail: bytes, told: dict[str, object]) -> None:
+    box = Outbox(limit_bytes=1000)
+    for piece in (head, b"x" * 2000, tail + b"\n"):
+        box.feed(piece)
+    got = json.loads(box.next()[1])  # type: ignore[index]
+    shown = {key: got[key]["code"] if key == "error" else got[key] for key in ("id", "error", "method") if key in got}
+    assert shown == told
