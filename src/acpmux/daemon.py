@@ -17,7 +17,7 @@ from acpmux.errors import AcpmuxError, ConfigFault, OwnFault, StoreError
 from acpmux.hub.hub import Hub, Parts
 from acpmux.hub.launch import Surroundings
 from acpmux.paths import Lock, Paths
-from acpmux.runtime import configfile, logs, orphans
+from acpmux.runtime import configfile, logs, orphans, strangers
 from acpmux.runtime.clock import SystemClock
 from acpmux.runtime.launcher import UnixHostLauncher
 from acpmux.runtime.notify import notifier
@@ -103,8 +103,12 @@ def config_in_force() -> list[tuple[str, Any, str]]:
     return [home, *configfile.in_force(paths.config_file)]
 
 
-async def _end_others(paths: Paths, adopted: frozenset[str]) -> None:
-    for left in await orphans.end_orphans(paths, adopted):
+async def _end_others(paths: Paths, hub: Hub, adopted: frozenset[str]) -> None:
+    """Ends what earlier daemons left, but not what runs for sessions that are not in the log."""
+    unknown = await strangers.find(paths, {actor.session_id for actor in hub.actors()})
+    for row in unknown:
+        log.warning("host of a session that is not known, left alone host=%(hostId)s session=%(sessionId)s", row)
+    for left in await orphans.end_orphans(paths, adopted | {row["hostId"] for row in unknown}):
         log.info("ended a host of an earlier daemon host=%s session=%s outcome=%s", *left)
 
 
@@ -134,7 +138,7 @@ async def _serve(paths: Paths, config: configfile.Config, lock: Lock, ready: Cal
         done = asyncio.Event()
         server = UnixServer(hub, paths, tasks, done.set, lock.nameless)
         server.remove_stale()  # a daemon that could not listen must not touch a host
-        await hub.recover(lambda adopted: _end_others(paths, adopted))
+        await hub.recover(lambda adopted: _end_others(paths, hub, adopted))
         tasks.spawn("deadlines", hub.deadlines.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, done.set)

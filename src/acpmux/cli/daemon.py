@@ -61,6 +61,9 @@ def status_command(as_json: bool) -> None:
     for agent in dict.fromkeys(one["agent"] for one in told["pool"]):
         ready = [one for one in told["pool"] if one["agent"] == agent]
         click.echo(f"kept ready: {len(ready)} {agent}, {megabytes(sum(one['rssBytes'] for one in ready))}")
+    if told["unknown"]:
+        pids = ", ".join(str(row["pid"]) for row in told["unknown"])
+        click.echo(f"of sessions that are not known: pid {pids}; end them: acpmux daemon shutdown --end-agents")
     click.echo(f"sessions: {by_status}\nhome: {told['home']}\nsocket: {told['socket']}\nservice: {line}")
 
 

@@ -149,9 +149,13 @@ def _daemon() -> Finding:
             told = connection.request("_acpmux/status", {}, ANSWER_BUDGET_S)
     except AcpmuxError:
         return Finding("daemon", "ok", "none runs; the first command starts it")
-    return Finding(
-        "daemon", "ok", f"version {told['version']}, pid {told['pid']}, {told['sessions']['total']} sessions"
-    )
+    line = f"version {told['version']}, pid {told['pid']}, {told['sessions']['total']} sessions"
+    if told["unknown"]:
+        pids = ", ".join(str(row["pid"]) for row in told["unknown"])
+        line += f"; agents of sessions that are not in its log run on: pid {pids}"
+        advice = "put acpmux.db back (daemon shutdown first), or end them: acpmux daemon shutdown --end-agents"
+        return Finding("daemon", "without", line, advice)
+    return Finding("daemon", "ok", line)
 
 
 def _agents() -> Finding:

@@ -20,6 +20,7 @@ from acpmux.model.record import Kind
 from acpmux.model.session import OnPermission, Prompt
 from acpmux.paths import Paths
 from acpmux.rules import messages as m
+from acpmux.runtime import strangers
 from acpmux.runtime.configfile import parse_mcp_json
 from acpmux.server.bundles import Bundles
 from acpmux.server.connection import Connection, RawError
@@ -225,6 +226,7 @@ class Methods:
             "sessions": {"total": len(self._hub.actors()), "byStatus": by_status},
             "rssBytes": memory_bytes(os.getpid()),
             "pool": self._hub.pool.rows(),
+            "unknown": await strangers.find(self._paths, self._known()),
         }
 
     async def _sessions(self, client: Connection, params: bytes) -> Any:
@@ -346,6 +348,8 @@ class Methods:
         """Leaves the agents to the next daemon, or ends them first; goes unless one of them could not be ended."""
         told = mux.parse(params, mux.ShutdownParams)
         left = await self._hub.shutdown(told.end_agents, told.all)
+        if told.end_agents:
+            left += [row | {"name": row["hostId"]} for row in await strangers.end(self._paths, self._known())]
         if not left:
             self._shut_down()
         running = sum(actor.session.live.pid is not None for actor in self._hub.actors())
@@ -355,6 +359,9 @@ class Methods:
 
     def _session(self, params: bytes) -> Actor:
         return self._hub.find(mux.parse(params, mux.SessionParams).session_id)
+
+    def _known(self) -> set[str]:
+        return {actor.session_id for actor in self._hub.actors()}
 
     def _prompt_of(self, blocks: bytes, prompt_id: str | None, on_permission: str | None) -> Prompt:
         if not blocks.lstrip().startswith(b"["):

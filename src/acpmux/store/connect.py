@@ -41,6 +41,18 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return db
 
 
+def files_of(path: Path) -> list[tuple[int, int] | None]:
+    """Which files are at the places of the database and of its latest transactions (-wal)."""
+    found: list[tuple[int, int] | None] = []
+    for name in (str(path), f"{path}-wal"):
+        try:
+            told = os.stat(name)
+            found.append((told.st_dev, told.st_ino))
+        except OSError:
+            found.append(None)
+    return found
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, cached_statements=64, check_same_thread=False)
     db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

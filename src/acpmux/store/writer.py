@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acpmux.errors import AcpmuxError, StoreError, Unstorable
-from acpmux.store.connect import connect_writer
+from acpmux.store.connect import connect_writer, files_of
 
 TOGETHER = 100  # jobs a transaction: more save nothing, and the first of them waits for the last
+_GONE = "it was removed or replaced under the daemon. Put it back, or end the daemon: acpmux daemon shutdown"
 
 Work = Callable[[sqlite3.Connection], None]
 
@@ -34,6 +35,7 @@ class Writer:
         self._path = path
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._opened: Future[None] = Future()
+        self._files: list[tuple[int, int] | None] = []
         self._thread = threading.Thread(target=self._run, name="acpmux-store", daemon=True)
 
     async def open(self) -> None:
@@ -64,6 +66,7 @@ class Writer:
         except StoreError as error:
             self._opened.set_exception(error)
             return
+        self._files = files_of(self._path)
         self._opened.set_result(None)
         ended = False
         while not ended:
@@ -86,6 +89,7 @@ class Writer:
         if not asked:
             return
         try:
+            self._check_place()
             db.execute(f"PRAGMA synchronous = {'FULL' if any(job.firm for job in asked) else 'NORMAL'}")
             db.execute("BEGIN IMMEDIATE")
             faults = [self._one(db, job.work) for job in asked]
@@ -98,6 +102,11 @@ class Writer:
                 job.done.set_result(None)
             else:
                 job.done.set_exception(fault)
+
+    def _check_place(self) -> None:
+        """What goes into a file that nobody finds again would be lost. Raises: sqlite3.OperationalError."""
+        if any(now != then for now, then in zip(files_of(self._path), self._files, strict=True) if then is not None):
+            raise sqlite3.OperationalError(_GONE)
 
     def _one(self, db: sqlite3.Connection, work: Work) -> AcpmuxError | None:
         """What is wrong with this job alone. Raises: sqlite3.Error when the whole transaction is lost."""
