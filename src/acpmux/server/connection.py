@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 256 * 1024
 FEED_RECORDS = 256  # a page of the log at a time; a slow client holds no more than this in memory
+REQUESTS = 256  # of one client that wait for their answer, or whose answer waits for it; more are not read yet
 
 log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
 class Connection:
-    """Reads requests in order, answers each when it is ready, and feeds what is followed at the client's own speed."""
+    """Reads requests in order, answers each when it is ready, and feeds what is followed at the client's own speed.
+
+    A client that asks and does not take its answers is read no further than `REQUESTS` of them.
+    """
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, methods: "Methods", tasks: Tasks
@@ -41,6 +45,8 @@ class Connection:
         self._methods = methods
         self._tasks = tasks
         self._sending = asyncio.Lock()
+        self._open = 0
+        self._closed_one = asyncio.Event()
         self._follows: dict[SessionId, Follow] = {}
         self._asked: dict[bytes, tuple[Actor, str]] = {}
         self._ids = itertools.count(1)
@@ -54,6 +60,9 @@ class Connection:
             while data := await self._reader.read(CHUNK_BYTES):
                 dropped = lines.dropped
                 for line in lines.feed(data):
+                    while self._open >= REQUESTS:
+                        self._closed_one.clear()
+                        await self._closed_one.wait()
                     self._take(line)
                 if lines.dropped > dropped:
                     limit = framing.MAX_LINE_BYTES
@@ -90,7 +99,12 @@ class Connection:
                 self._answered(request_id, ok, payload)
 
     def _start(self, work: Any) -> None:
-        self._tasks.spawn(f"client:{self.client_id}", work)
+        self._open += 1
+        self._tasks.spawn(f"client:{self.client_id}", work).add_done_callback(self._one_less)
+
+    def _one_less(self, _: object) -> None:
+        self._open -= 1
+        self._closed_one.set()
 
     async def _answer(self, request_id: bytes, method: str, params: bytes) -> None:
         try:
