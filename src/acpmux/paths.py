@@ -122,6 +122,14 @@ class Paths:
         return held
 
 
+def read_plain(path: Path, limit_bytes: int) -> bytes:
+    """What a plain file holds, up to the limit and one byte. Raises: OSError, also for a pipe: it may never come."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        return file.read(limit_bytes + 1)
+
+
 def private_folder(folder: Path, link_allowed: bool = True) -> None:
     """Makes a folder 0700, or checks the one that is there and closes it to readers.
 

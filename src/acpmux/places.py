@@ -16,7 +16,8 @@ def home_of(env: Mapping[str, str]) -> str:
     if told:
         return os.path.abspath(told)
     if sys.platform == "linux":  # what platformdirs says there, by the XDG base directory specification
-        return os.path.join(env.get("XDG_STATE_HOME", "").strip() or os.path.expanduser("~/.local/state"), "acpmux")
+        state = env.get("XDG_STATE_HOME", "").strip()
+        return os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "acpmux")
     import platformdirs
 
     return platformdirs.user_state_dir("acpmux", appauthor=False)

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
-from kit.product import Product, wait_for
+from acpmux.cli.start import _config_text
+from acpmux.errors import ConfigFault
+from kit.product import COMMAND, Product, wait_for
 
 
 def test_unknown_agent_names_near_ones(product: Product) -> None:
@@ -33,6 +36,44 @@ def test_broken_config_names_the_file_and_the_key(product: Product) -> None:
     (product.home / "config.toml").write_text("[idle]\nafterr = '2m'\n")
     told = product.fails("ls")
     assert "config.toml" in told and "idle.afterr" in told and "did you mean 'after'" in told
+
+
+def test_config_that_is_a_pipe_is_named_and_no_daemon_hangs(product: Product) -> None:
+    (product.home / "config.toml").unlink()
+    os.mkfifo(product.home / "config.toml")
+    told = product.fails("ls")
+    assert "config.toml can't be read: it is no plain file" in told
+
+
+def test_mcp_config_may_come_through_a_pipe_and_one_that_nobody_writes_to_is_named(
+    product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    product.agent()
+    nap = json.dumps({"mcpServers": {"nap": {"command": "sleep", "args": ["300"]}}})
+    script = f"exec {COMMAND} new -a scripted -n s --mcp-config <(sleep 0.5; echo '{nap}')"
+    subprocess.run(["bash", "-c", script], env=product.env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    assert any(row["argv"][:1] == ["sleep"] for row in product.json("ps", "s")["processes"])
+    monkeypatch.setattr("acpmux.cli.start.PIPE_BUDGET_S", 0.2)
+    os.mkfifo(product.folder / "pipe")
+    with pytest.raises(ConfigFault, match=r"pipe can't be read: nobody wrote to it for 0\.2 s"):
+        _config_text(str(product.folder / "pipe"))
+
+
+def test_relative_home_is_the_same_for_the_daemon_and_its_clients(product: Product) -> None:
+    product.ok("daemon", "start")
+    done = subprocess.run(
+        [COMMAND, "daemon", "start", "--json"],
+        cwd=product.folder,
+        env=product.env | {"ACPMUX_HOME": "./beside"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and json.loads(done.stdout)["home"] == str(product.folder / "beside")
+    assert not os.path.exists("/beside")
+    beside = Product(product.folder)
+    beside.env["ACPMUX_HOME"] = str(product.folder / "beside")
+    beside.ok("daemon", "shutdown")
 
 
 def test_broken_mcp_config_is_named(product: Product) -> None:

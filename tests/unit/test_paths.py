@@ -8,7 +8,7 @@ import platformdirs
 import pytest
 
 from acpmux.errors import AccessDenied, OwnFault
-from acpmux.paths import Paths, private_folder
+from acpmux.paths import Paths, private_folder, read_plain
 from acpmux.places import SOCKET_PATH_BYTES
 
 HOST = "h0123456789ab"
@@ -28,6 +28,7 @@ def test_home_is_what_the_user_set_else_the_platforms_state_folder() -> None:
     found = Paths.find({}).home
     assert found == Path(platformdirs.user_state_dir("acpmux", appauthor=False))
     assert Paths.find({"XDG_STATE_HOME": "/elsewhere"}).home == Path("/elsewhere/acpmux")
+    assert Paths.find({"XDG_STATE_HOME": "elsewhere"}).home == found, "the specification has a relative one ignored"
 
 
 def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
@@ -120,6 +121,15 @@ def test_only_one_holds_the_lock_until_it_lets_go(tmp_path: Path) -> None:
     again = paths.acquire_lock()
     assert again is not None
     again.release()
+
+
+def test_pipe_or_device_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="no plain file"):
+            read_plain(path, 10)
+    (tmp_path / "file").write_text("x" * 50)
+    assert read_plain(tmp_path / "file", 10) == b"x" * 11
 
 
 def test_finding_the_socket_imports_nothing_slow() -> None:

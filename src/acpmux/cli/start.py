@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import select
 import sys
 from typing import Any
 
@@ -13,6 +14,8 @@ from acpmux.client import Connection, connect
 from acpmux.errors import AcpmuxError, ConfigFault
 
 START_BUDGET_S = 400.0  # two tries of 60 s to initialize and 120 s to a session; the daemon's own deadlines come first
+CONFIG_BYTES = 2_000_000  # the daemon's own limit is lower, and its error says so
+PIPE_BUDGET_S = 10.0  # a program that makes the servers' list
 POLICIES = ("ask", "approve-reads", "approve-edits", "approve-all", "deny-all")
 
 
@@ -170,7 +173,25 @@ def _new(
 
 def _config_text(path: str) -> dict[str, str]:
     try:
-        with open(path, encoding="utf-8") as file:
-            return {"path": path, "text": file.read(2_000_000)}
+        return {"path": path, "text": _read(path).decode("utf-8")}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigFault(f"{path} can't be read: {error}") from None
+
+
+def _read(path: str) -> bytes:
+    """A file, or what a pipe brings (`--mcp-config <(...)`). Raises: OSError when nobody writes to it."""
+    fd, data = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), b""
+    try:
+        while len(data) < CONFIG_BYTES:
+            if not select.select([fd], [], [], PIPE_BUDGET_S)[0]:
+                raise OSError(f"nobody wrote to it for {PIPE_BUDGET_S:g} s")
+            try:
+                piece = os.read(fd, CONFIG_BYTES)
+            except BlockingIOError:
+                continue
+            if not piece:
+                break
+            data += piece
+    finally:
+        os.close(fd)
+    return data

@@ -63,12 +63,12 @@ def _started(home: str, path: str) -> Connection:
             return connection
     Paths.find(os.environ).prepare()
     output = os.path.join(home, "logs", "daemon.out")
-    process, again_at = _run(output), time.monotonic() + AGAIN_S
+    process, again_at = _run(home, output), time.monotonic() + AGAIN_S
 
     def goes_on() -> bool:
         nonlocal process, again_at
         if process.poll() == 0 and time.monotonic() > again_at:
-            process, again_at = _run(output), time.monotonic() + AGAIN_S
+            process, again_at = _run(home, output), time.monotonic() + AGAIN_S
         return process.poll() in (None, 0)
 
     connection = _arrival(path, goes_on)
@@ -79,9 +79,12 @@ def _started(home: str, path: str) -> Connection:
     return connection
 
 
-def _run(output: str) -> "subprocess.Popen[bytes]":
+def _run(home: str, output: str) -> "subprocess.Popen[bytes]":
     import subprocess  # only here: a daemon that runs already is the usual case
 
+    env = dict(os.environ)
+    if env.get("ACPMUX_HOME"):
+        env["ACPMUX_HOME"] = home  # it may be a relative path, and the daemon is in another folder
     with os.fdopen(os.open(output, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "acpmux", "daemon", "run"],
@@ -89,6 +92,7 @@ def _run(output: str) -> "subprocess.Popen[bytes]":
             stdout=file,
             stderr=file,
             cwd="/",
+            env=env,
             start_new_session=True,
         )
 

@@ -17,6 +17,7 @@ from acpmux.durations import parse_duration
 from acpmux.errors import ConfigFault
 from acpmux.model.config import AgentConfig, Config, IdleConfig, StartConfig
 from acpmux.model.session import McpServer
+from acpmux.paths import read_plain
 from acpmux.untyped import as_list, as_object
 
 MAX_BYTES = 1024 * 1024
@@ -35,8 +36,7 @@ _SERVER = ("command", "args", "env")
 def load(path: Path) -> Config:
     """The config of this file; without one, the defaults. Raises: ConfigFault."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_plain(path, MAX_BYTES)
     except FileNotFoundError:
         return Config()
     except OSError as error:
