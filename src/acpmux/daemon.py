@@ -19,6 +19,7 @@ from acpmux.hub.launch import Surroundings
 from acpmux.paths import Lock, Paths
 from acpmux.runtime import configfile, logs, orphans, strangers
 from acpmux.runtime.clock import SystemClock
+from acpmux.runtime.descriptors import raise_limit
 from acpmux.runtime.launcher import UnixHostLauncher
 from acpmux.runtime.notify import notifier
 from acpmux.runtime.tasks import Tasks
@@ -121,7 +122,7 @@ async def _serve(paths: Paths, config: configfile.Config, lock: Lock, ready: Cal
     tasks = Tasks()
     store = await SqliteLog.open(paths.db)
     try:
-        launcher = UnixHostLauncher(paths, tasks)
+        launcher = UnixHostLauncher(paths, tasks, raise_limit())
         hub = Hub(
             Parts(
                 config,

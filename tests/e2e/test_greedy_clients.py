@@ -1,12 +1,14 @@
 """Clients that take more than their share: nobody else waits for them, and the daemon stays small."""
 
 import json
+import resource
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from kit.product import Product
+from kit.product import COMMAND, Product
 
 
 def connected(product: Product) -> socket.socket:
@@ -27,6 +29,45 @@ def ask(client: socket.socket, request_id: int = 1, method: str = "_acpmux/statu
 def resident_kb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def limits(pid: int) -> tuple[int, int]:
+    return resource.prlimit(pid, resource.RLIMIT_NOFILE)
+
+
+def limited(product: Product, soft: int, hard: int) -> None:
+    """Starts the daemon under these limits."""
+    script = f"ulimit -Sn {soft}; ulimit -Hn {hard}; exec {COMMAND} daemon start"
+    subprocess.run(["bash", "-c", script], env=product.env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+def test_daemon_may_open_more_than_its_children_who_begin_with_what_it_was_given(product: Product) -> None:
+    product.agent()
+    limited(product, 200, 1000)
+    product.ok("new", "-a", "scripted", "-n", "s")
+    row = product.json("info", "s")
+    pids = [product.json("daemon", "status")["pid"], row["hostPid"], row["pid"]]
+    assert [limits(pid) for pid in pids] == [(1000, 1000), (200, 1000), (200, 1000)]
+
+
+def test_daemon_without_a_free_descriptor_says_so_once_rests_and_goes_on_when_there_is_one(product: Product) -> None:
+    limited(product, 64, 64)
+    pid = product.json("daemon", "status")["pid"]
+    clients = [connected(product) for _ in range(100)]
+    ticks = cpu_ticks(pid)
+    time.sleep(3)
+    assert cpu_ticks(pid) - ticks < 50
+    for client in clients:
+        client.close()
+    with connected(product) as client:
+        assert ask(client)["result"]["pid"] == pid
+    assert product.log().count("no client can be taken error=Too many open files") == 1
+    assert (product.home / "logs/daemon.out").read_text() == ""
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def test_client_that_asks_and_never_reads_is_read_no_further_and_nobody_waits_for_it(product: Product) -> None:

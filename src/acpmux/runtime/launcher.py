@@ -21,6 +21,7 @@ from acpmux.model.process import Role
 from acpmux.paths import Paths, private_folder
 from acpmux.ports import HostEvents, LaunchSpec
 from acpmux.runtime import orphans
+from acpmux.runtime.descriptors import give_back
 from acpmux.runtime.hostlink import UnixHostLink
 from acpmux.runtime.tasks import Tasks
 
@@ -40,8 +41,10 @@ class UnixHostLauncher:
     A host outlives the daemon: it has a session of its own and needs no pipe of ours.
     """
 
-    def __init__(self, paths: Paths, tasks: Tasks) -> None:
+    def __init__(self, paths: Paths, tasks: Tasks, descriptors: int | None = None) -> None:
+        """`descriptors` is the soft limit that a host begins with; None leaves it as the daemon's."""
         self._paths = paths
+        self._descriptors = descriptors
         self._tasks = tasks
 
     async def start(self, spec: LaunchSpec, events: HostEvents) -> UnixHostLink:
@@ -136,6 +139,8 @@ class UnixHostLauncher:
         finally:
             os.close(log_fd)
         assert process.stdin is not None
+        if self._descriptors is not None:  # before its orders: it has started nothing yet
+            give_back(process.pid, self._descriptors)
         try:
             process.stdin.write(orders)
             process.stdin.close()

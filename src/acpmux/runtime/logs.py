@@ -11,15 +11,19 @@ OLD_FILES = 3
 
 
 def set_up(folder: Path) -> None:
-    """Sends the log of this process to `daemon.log` in the folder."""
+    """Sends the log of this process, and asyncio's, to `daemon.log` in the folder: nothing grows without a bound."""
     handler = _PrivateFiles(folder / "daemon.log", maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
     handler.setFormatter(_OneEntry("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger("acpmux")
+    for name, level in (("acpmux", logging.INFO), ("asyncio", logging.WARNING)):
+        _send(logging.getLogger(name), handler, level)
+
+
+def _send(root: logging.Logger, handler: logging.Handler, level: int) -> None:
     for old in tuple(root.handlers):
         root.removeHandler(old)
         old.close()
     root.addHandler(handler)
-    root.setLevel(logging.INFO)
+    root.setLevel(level)
     root.propagate = False
 
 

@@ -14,17 +14,18 @@ log = logging.getLogger("acpmux.test")
 @pytest.fixture(autouse=True)
 def own_log(tmp_path: Path) -> Iterator[None]:
     """The log as it was before: the process has only one."""
-    root = logging.getLogger("acpmux")
-    before = root.level, root.propagate
+    loggers = [logging.getLogger(name) for name in ("acpmux", "asyncio")]
+    before = [(one.level, one.propagate) for one in loggers]
     umask = os.umask(0o022)
     logs.set_up(tmp_path)
     yield
     os.umask(umask)
-    for handler in tuple(root.handlers):
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(before[0])
-    root.propagate = before[1]
+    for one, (level, propagate) in zip(loggers, before, strict=True):
+        for handler in tuple(one.handlers):
+            one.removeHandler(handler)
+            handler.close()
+        one.setLevel(level)
+        one.propagate = propagate
 
 
 def test_entries_are_lines_of_the_users_own_file(tmp_path: Path) -> None:
@@ -60,3 +61,11 @@ def test_setting_up_again_leaves_one_file_open(tmp_path: Path) -> None:
     logs.set_up(tmp_path / "other")
     log.info("here")
     assert (tmp_path / "daemon.log").read_text() == "" and "here" in (tmp_path / "other/daemon.log").read_text()
+
+
+def test_what_asyncio_complains_of_goes_there_too_and_not_to_the_unbounded_output(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    assert "asyncio socket.accept() out of" in (tmp_path / "daemon.log").read_text()
+    assert capfd.readouterr().err == ""
