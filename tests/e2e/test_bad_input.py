@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -57,6 +58,23 @@ def test_mcp_config_may_come_through_a_pipe_and_one_that_nobody_writes_to_is_nam
     os.mkfifo(product.folder / "pipe")
     with pytest.raises(ConfigFault, match=r"pipe can't be read: nobody wrote to it for 0\.2 s"):
         _config_text(str(product.folder / "pipe"))
+
+
+def test_stopped_daemon_is_named_in_time_with_what_to_do(product: Product) -> None:
+    product.agent()
+    product.ok("new", "-a", "scripted", "-n", "s")
+    pid = product.json("daemon", "status")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        told = product.fails("send", "s", "hi", "--timeout", "1", code=3)
+        assert time.monotonic() - began < 5
+        doctor = product.run("doctor")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert f"the daemon (pid {pid}) is stopped" in told and f"kill -CONT {pid}" in told
+    assert doctor.returncode == 1 and f"kill -CONT {pid}" in doctor.stdout
+    assert product.ok("send", "s", "hi") == "echo: hi\n"
 
 
 def test_relative_home_is_the_same_for_the_daemon_and_its_clients(product: Product) -> None:

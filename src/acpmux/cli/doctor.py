@@ -15,7 +15,7 @@ from acpmux.cli.output import json_option, paint, print_json
 from acpmux.cli.service import LINGER, LOGOUT, lingers, words
 from acpmux.client import connect
 from acpmux.client.service import look
-from acpmux.errors import AcpmuxError
+from acpmux.errors import AcpmuxError, DaemonUnreachable
 from acpmux.paths import Paths
 from acpmux.places import SOCKET_PATH_BYTES
 from acpmux.units.unit import State
@@ -147,8 +147,10 @@ def _daemon() -> Finding:
     try:
         with connect(start=False) as connection:
             told = connection.request("_acpmux/status", {}, ANSWER_BUDGET_S)
-    except AcpmuxError:
+    except DaemonUnreachable:
         return Finding("daemon", "ok", "none runs; the first command starts it")
+    except AcpmuxError as error:
+        return Finding("daemon", "broken", error.message)
     line = f"version {told['version']}, pid {told['pid']}, {told['sessions']['total']} sessions"
     if told["unknown"]:
         pids = ", ".join(str(row["pid"]) for row in told["unknown"])

@@ -13,6 +13,7 @@ from acpmux.errors import StateFault
 from acpmux.untyped import as_object, as_text
 
 ANSWER_BUDGET_S = 10.0  # the daemon answers from its log
+LEAST_BUDGET_S = 1.0  # before the prompt is sent: what is left of a shorter one says nothing of the daemon
 
 
 @click.command(
@@ -43,6 +44,7 @@ def send_command(
         raise StateFault("no agent here can take a prompt into its running turn yet; without --steer it queues")
     prompt = turn.prompt_of(text)
     prompt_id = prompt_id or "p" + secrets.token_hex(8)
+    answer_s = ANSWER_BUDGET_S if timeout is None else min(ANSWER_BUDGET_S, max(timeout, LEAST_BUDGET_S))
     with connect() as connection:
         if no_wait:
             blocks = [{"type": "text", "text": prompt}]
@@ -52,16 +54,16 @@ def send_command(
                 "promptId": prompt_id,
                 "onPermission": on_permission,
             }
-            told = connection.request("_acpmux/prompt", params, ANSWER_BUDGET_S)
+            told = connection.request("_acpmux/prompt", params, answer_s)
             if as_json:
                 print_json(told)
             else:
                 click.echo(f"{told['state']} ({told['promptId']})")
             return
-        watched = connection.request("_acpmux/watch", {"sessionId": name}, ANSWER_BUDGET_S)
+        watched = connection.request("_acpmux/watch", {"sessionId": name}, answer_s)
         session_id = watched["sessionId"]
         screen = turn.Screen(name, as_json, prompt_id)
-        row = connection.request("_acpmux/info", {"sessionId": session_id}, ANSWER_BUDGET_S, screen.hear)
+        row = connection.request("_acpmux/info", {"sessionId": session_id}, answer_s, screen.hear)
         ahead = row["queued"] + (row["status"] in ("running", "waiting"))
         if ahead and not as_json:
             screen.note(f"queued behind {ahead} prompt{'s' if ahead > 1 else ''}; Ctrl-C takes it back")

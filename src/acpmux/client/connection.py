@@ -5,6 +5,7 @@ No asyncio: a one-shot command starts in milliseconds.
 
 import json
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -123,17 +124,38 @@ class Connection:
     def _fill(self, deadline: float | None) -> None:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
-            raise BudgetSpent("no answer in time")
+            raise BudgetSpent(self._silence())
         self._socket.settimeout(left)
         try:
             data = self._socket.recv(CHUNK_BYTES)
         except TimeoutError:
-            raise BudgetSpent("no answer in time") from None
+            raise BudgetSpent(self._silence()) from None
         except OSError as error:
             raise DaemonUnreachable(f"the daemon hung up: {error.strerror or error}") from None
         if not data:
             raise DaemonUnreachable("the daemon hung up; its log says why. See: acpmux daemon status")
         self._buffer += data
+
+    def _silence(self) -> str:
+        """Why there may be no answer, and what to do: a daemon that is stopped (SIGSTOP) takes every request unread."""
+        pid = self._daemon_pid()
+        if pid is None:
+            return "no answer in time"
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state = file.read(4096).rpartition(b")")[2].split()[0]
+        except (OSError, IndexError):
+            state = b""
+        if state in (b"T", b"t"):
+            return f"the daemon (pid {pid}) is stopped and answers nobody. Let it go on: kill -CONT {pid}"
+        return f"no answer in time from the daemon (pid {pid}); its log may say why: logs/daemon.log"
+
+    def _daemon_pid(self) -> int | None:
+        """Who listens, as the system knows it (SO_PEERCRED, unix(7))."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return None
+        pid: int = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return pid
 
     def _write(self, told: dict[str, Any]) -> None:
         self._socket.settimeout(None)
