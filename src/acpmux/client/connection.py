@@ -5,7 +5,6 @@ No asyncio: a one-shot command starts in milliseconds.
 
 import json
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -138,7 +137,7 @@ class Connection:
 
     def _silence(self) -> str:
         """Why there may be no answer, and what to do: a daemon that is stopped (SIGSTOP) takes every request unread."""
-        pid = self._daemon_pid()
+        pid = self.peer_pid
         if pid is None:
             return "no answer in time"
         try:
@@ -149,13 +148,6 @@ class Connection:
         if state in (b"T", b"t"):
             return f"the daemon (pid {pid}) is stopped and answers nobody. Let it go on: kill -CONT {pid}"
         return f"no answer in time from the daemon (pid {pid}); its log may say why: logs/daemon.log"
-
-    def _daemon_pid(self) -> int | None:
-        """Who listens, as the system knows it (SO_PEERCRED, unix(7))."""
-        if not hasattr(socket, "SO_PEERCRED"):
-            return None
-        pid: int = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        return pid
 
     def _write(self, told: dict[str, Any]) -> None:
         self._socket.settimeout(None)
