@@ -143,12 +143,12 @@ async def _serve(paths: Paths, config: configfile.Config, lock: Lock, ready: Cal
         tasks.spawn("deadlines", hub.deadlines.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, done.set)
-        await server.start()
+        server.start()
         hub.keep_ready()
         log.info("listening pid=%d socket=%s sessions=%d", os.getpid(), paths.socket, len(hub.actors()))
         ready()
         await done.wait()
-        await server.close()
+        server.close()
     finally:
         await tasks.close()
         await store.close()

@@ -179,3 +179,14 @@ def test_row_9_crashed_hosts_agent_is_ended_by_identity_and_nothing_stored_is_lo
     product.until("s", "hibernated")
     assert not runs(row["pid"])
     assert "echo: kept" in product.ok("last", "s")
+
+
+def test_row_6_end_of_all_agents_also_ends_what_outlived_an_agent_that_sleeps_or_crashed(product: Product) -> None:
+    new(product)
+    pid = pid_said(product.steps("s", {"do": "spawn", "command": SLEEPER, "session": True}))
+    leader = product.json("info", "s")["pid"]
+    kill(leader)
+    product.until("s", "hibernated")
+    assert runs(pid)
+    product.ok("daemon", "shutdown", "--end-agents", "--all")
+    wait_for(lambda: not runs(pid), "what was left to end")

@@ -80,7 +80,7 @@ class Effects:
                 pass  # it fell asleep or ended while it was asked
         listed: list[Any] = [*header.get("processes", ())]
         pids = {row["pid"] for row in listed} | above
-        for row in await self._engine.launcher.left_running(await self._marks()):
+        for row in await self._engine.launcher.left_running(await self.marks()):
             if row["pid"] not in pids and row["ppid"] not in pids:  # else it was born under it a moment ago
                 listed.append(row)
         return header | {"processes": listed}
@@ -256,7 +256,7 @@ class Effects:
 
     async def _with_left(self, event: m.HostEnded, all_: bool) -> m.HostEnded:
         """Adds what left the tree in this life or an earlier one, known by the session's id in its environment."""
-        launcher, marks = self._engine.launcher, await self._marks()
+        launcher, marks = self._engine.launcher, await self.marks()
         ended = ended_of(await launcher.end_left(marks)) if all_ else ()
         gone = {one.pid for one in ended}
         left = {one.pid: one for one in event.left if one.pid not in gone}
@@ -265,7 +265,7 @@ class Effects:
             left.setdefault(row["pid"], m.Ended(row["pid"], command_text(words), "left"))
         return m.HostEnded((*event.ended, *ended), tuple(left.values()))
 
-    async def _marks(self) -> list[str]:
+    async def marks(self) -> list[str]:
         """What work of this session carries in its environment: its id, or a host that was kept ready before it."""
         if self._pooled_hosts is None:
             woken = await self._engine.log.read_kinds(self._actor.session_id, [Kind.WOKE], WAKES_KNOWN)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acpmux.errors import AcpmuxError, ConfigFault, NameTaken, NoSuchSession, UnknownAgent, UsageFault
+from acpmux.hub import endings
 from acpmux.hub.actor import Actor
 from acpmux.hub.bundle import Import, restored
 from acpmux.hub.deadlines import Deadlines
@@ -360,27 +361,7 @@ class Hub:
         await self.pool.close()
         if not end_agents:
             return []
-        awake = [a for a in self._actors.values() if a.session.live.pid is not None or a.session.state is State.WAKING]
-        left: list[dict[str, Any]] = []
-        for actor, answer in zip(
-            awake,
-            await asyncio.gather(*(_end(actor, all_) for actor in awake), return_exceptions=True),
-            strict=True,
-        ):
-            if isinstance(answer, AcpmuxError):
-                row = {
-                    "sessionId": actor.session_id,
-                    "name": actor.session.checkpoint.name,
-                    "reason": answer.message,
-                }
-                left.append(row | {"blockers": answer.blockers})
-            elif isinstance(answer, BaseException):
-                raise answer
-        return left
-
-
-async def _end(actor: Actor, all_: bool) -> None:
-    await actor.ask(lambda token: m.StopAsked(token, all=all_))
+        return await endings.end_agents(tuple(self._actors.values()), self._engine.launcher, all_)
 
 
 def folder(path: str) -> str:

@@ -11,9 +11,9 @@ from acpmux.hub.hub import Hub
 from acpmux.paths import Paths
 from acpmux.runtime.tasks import Tasks
 from acpmux.server.access import peer_is_user
-from acpmux.server.connection import Connection
+from acpmux.server.connection import CHUNK_BYTES, Connection
+from acpmux.server.listening import Listening
 from acpmux.server.methods import Methods
-from acpmux.wire.framing import MAX_LINE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -36,63 +36,73 @@ class UnixServer:
         self._path = str(paths.socket)
         self._tasks = tasks
         self._nameless = nameless
-        self._servers: list[asyncio.Server] = []  # the one of the socket's file is the last
-        self._making = asyncio.Lock()
+        self._listening: list[Listening] = []  # the one of the socket's file is the last
         self._connections: set[Connection] = set()
 
-    async def start(self) -> None:
-        """Raises: OwnFault when something else listens there."""
+    def start(self) -> None:
+        """Raises: OwnFault when it can't listen, as when something else does."""
         if self._nameless is not None:
-            self._servers.append(
-                await asyncio.start_unix_server(
-                    self._serve_nameless, sock=self._nameless, limit=MAX_LINE_BYTES, start_serving=False
-                )
-            )
-        await self._listen()
-        for server in self._servers:
-            await server.start_serving()
+            self._listening.append(Listening(self._nameless, self._serve_nameless, self._tasks))
+        self._listen()
 
-    async def _listen(self) -> None:
+    def _listen(self) -> None:
         self.remove_stale()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         old = os.umask(0o177)
         try:
-            self._servers.append(await asyncio.start_unix_server(self._serve, self._path, limit=MAX_LINE_BYTES))
+            listening.bind(self._path)
+        except OSError as error:
+            listening.close()
+            raise OwnFault(f"the daemon can't listen on {self._path}: {error.strerror}") from None
         finally:
             os.umask(old)
+        self._listening.append(Listening(listening, self._serve, self._tasks))
 
-    async def _serve_nameless(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with self._making:
-            if not os.path.exists(self._path):
-                log.warning("socket was taken away and is made again path=%s", self._path)
-                self._servers.pop().close()
-                await self._listen()
-        await self._serve(reader, writer)
+    async def _serve_nameless(self, accepted: socket.socket) -> None:
+        if not os.path.exists(self._path):
+            log.warning("socket was taken away and is made again path=%s", self._path)
+            old = self._listening[-1]
+            try:
+                self._listen()
+                self._listening.remove(old)
+                old.close()
+            except OwnFault as error:
+                log.error("not listening there again error=%s", error.message)
+        await self._serve(accepted)
 
     def remove_stale(self) -> None:
         """Only a refused connection proves that nobody listens. Raises: OwnFault when somebody does."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(self._path)
-            except ConnectionRefusedError:
-                os.unlink(self._path)
-                return
             except FileNotFoundError:
                 return
+            except ConnectionRefusedError:
+                try:
+                    os.unlink(self._path)
+                except OSError as error:
+                    raise OwnFault(f"{self._path} is in the daemon's way: {error.strerror}. Remove it") from None
+                return
+            except OSError as error:
+                raise OwnFault(f"{self._path} can't be tried: {error.strerror}") from None
         raise OwnFault(f"something that is not this acpmux listens on {self._path}")
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, accepted: socket.socket) -> None:
+        if not peer_is_user(accepted):
+            accepted.close()
+            return
+        reader, writer = await asyncio.open_unix_connection(sock=accepted, limit=CHUNK_BYTES)
         connection = Connection(reader, writer, self._methods, self._tasks)
         self._connections.add(connection)
         try:
-            if peer_is_user(writer.get_extra_info("socket")):
-                await connection.run()
+            await connection.run()
         finally:
             self._connections.discard(connection)
             writer.close()
 
-    async def close(self) -> None:
-        for server in self._servers:
-            server.close()
+    def close(self) -> None:
+        for listening in self._listening:
+            listening.close()
         for connection in tuple(self._connections):
             connection.hang_up()
         try:
