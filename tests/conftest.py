@@ -1,11 +1,17 @@
 """Every test has a home of its own and must leave nothing behind."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kit.leaks import Leaks, run_marker
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # a suite in the background: its commands are interrupted all the same
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
